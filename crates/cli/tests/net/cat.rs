@@ -1,5 +1,4 @@
-//! Remote files, through `longhaul cat` and through the library: over every carrier, and with peers
-//! that lie.
+//! Remote files, through `longhaul cat` and through the library.
 
 use std::fs;
 use std::io::Read;
@@ -20,7 +19,6 @@ use crate::rig::{Host, Pair, Server, bytes, peak, write, write_private};
 
 const MEBI: usize = 1 << 20;
 
-/// Returns the command `longhaul cat` of the host `client`, not started yet.
 pub(super) fn cat(client: &Host, id: &str, words: &[&str]) -> Command {
     let id = format!("--server-id={id}");
     client.command(["cat", &id].into_iter().chain(words.iter().copied()))
@@ -104,7 +102,6 @@ async fn open(pair: &Pair, path: &str) -> RemoteFile {
     connect(pair).await.open_file(path).await.expect("it is there")
 }
 
-/// Reads `ranges`, and returns the bytes of each range.
 async fn read(file: &RemoteFile, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new(); ranges.len()];
     let mut reads = file.read_ranges(ranges.iter().cloned()).await.unwrap();
@@ -144,7 +141,7 @@ fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
         let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
-        // `read_file` requests ranges when it opens the file, before the size is known.
+        // The size is not known yet.
         let connection = connect(&pair).await;
         let over = [3..size + 9, 5..u64::MAX, size..size + 1, u64::MAX - 1..u64::MAX, 0..2];
         let (file, mut reads) = connection.read_file("file", over.clone()).await.unwrap();
@@ -159,7 +156,7 @@ fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
         let error = connection.read_file("file", [Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
         assert!(connection.read_file("none", [Range { start: 0, end: 1 }]).await.is_err());
-        // Dropping the result of `read_ranges` cancels the read; later reads work.
+        // Dropping the result cancels the read.
         let given_up = file.read_ranges([Range { start: 0, end: size }]).await.unwrap();
         drop(given_up);
         assert_eq!(file.read_at(3, 4).await.unwrap(), content[3..7]);
@@ -177,10 +174,10 @@ fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
         fs::File::options().write(true).open(&path).unwrap().write_all_at(b"x", 5).unwrap();
         let error = file.read_at(0, 10).await.unwrap_err();
         assert!(error.to_string().contains("file changed while it was open"), "{error}");
-        // Every later read of the open file fails too, but the new version can be opened.
+        // Every later read of the open file fails too.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
-        // If another file has the name of the open file, the open file counts as changed.
+        // Another file gets the name.
         let file = open(&pair, "file").await;
         fs::remove_file(&path).unwrap();
         write(&path, b"new");
@@ -213,8 +210,8 @@ fn a_reader_that_waits_uses_bounded_memory_at_client_and_server() {
     let url = format!("lh://{}/holes", pair.server.address);
     let mut child = cat(&pair.client, &pair.server.id, &[&url]).spawn().expect("it starts");
     let mut out = child.stdout.take().expect("it is piped");
-    // Reads all but the last piece. The last piece does not fit into the pipe, so the client still
-    // runs when its memory is measured.
+    // The last piece does not fit into the pipe, so the client still runs when its memory is
+    // measured.
     let mut piece = vec![0; MEBI];
     for _ in 0..SIZE / MEBI - 1 {
         out.read_exact(&mut piece).unwrap();
@@ -223,11 +220,11 @@ fn a_reader_that_waits_uses_bounded_memory_at_client_and_server() {
     out.read_exact(&mut piece).unwrap();
     assert_eq!(out.read(&mut piece).unwrap(), 0);
     assert!(child.wait().unwrap().success());
-    // Both limits are far below the 400 MiB of the file.
+    // The file has 400 MiB.
     assert!(client < 160 << 20 && server < 128 << 20, "{client} and {server} bytes");
 }
 
-/// Sends `said` to the server's service `file`; returns the received pieces and the error.
+/// Returns the received pieces and the error.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (Vec<FileData>, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -318,8 +315,7 @@ fn the_open_files_of_one_client_are_limited() {
     });
 }
 
-/// Starts a server that reads its list of clients from a file. Returns the server and the path of
-/// the list.
+/// Returns the path of the server's list of clients.
 pub(super) fn by_list(pair: &Pair) -> (Server, PathBuf) {
     let list = pair.scratch.path().join("allowed");
     write_private(&list, &pair.client.id);
@@ -328,7 +324,7 @@ pub(super) fn by_list(pair: &Pair) -> (Server, PathBuf) {
     (Server::start(&pair.host, &pair.there, &words), list)
 }
 
-/// Replaces the list of clients. Returns once the server has read it.
+/// Returns once the server has read the list.
 pub(super) fn change_list(server: &mut Server, list: &Path, text: &str) {
     fs::write(list, text).unwrap();
     server.reload();
@@ -356,7 +352,7 @@ fn a_read_ends_when_its_client_loses_the_right() {
     });
 }
 
-/// Runs `cat` with a server that opens a file of `size` bytes and answers with `said`.
+/// The server opens a file of `size` bytes and answers with `said`.
 fn lied(size: u64, said: &[FileData]) -> Output {
     let opened = FileOpened { size, ..FileOpened::default() };
     let opened = FileData { opened: Some(opened), ..FileData::default() };

@@ -1,5 +1,4 @@
-//! Channels with `longhaul channel`: modes, rights, late, slow and disconnected subscribers, and
-//! peers that lie.
+//! Channels, through `longhaul channel`.
 
 use std::cell::Cell;
 use std::fs;
@@ -19,7 +18,7 @@ fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
     pair.of_name(["channel", verb], name, more)
 }
 
-/// Starts a subscriber, and waits until it has joined the room.
+/// Waits until the subscriber has joined the room.
 fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     let more = [&["--json"], more].concat();
     let mut child = Child::spawn(&mut command(pair, "receive", name, &more));
@@ -27,7 +26,6 @@ fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     child
 }
 
-/// Runs `longhaul channel send` to its end, with `input` as its stdin.
 fn send(pair: &Pair, name: &str, more: &[&str], input: &[u8]) -> Ended {
     fs::write(pair.here.join("input"), input).unwrap();
     let mut command = command(pair, "send", name, more);
@@ -39,7 +37,7 @@ fn lines(count: usize) -> Vec<u8> {
     (0..count).flat_map(|n| format!("{n}\n").into_bytes()).collect()
 }
 
-/// The summary of a command that a signal ended; an `error` event follows the summary.
+/// An `error` event follows the summary of a command that a signal ended.
 fn summary(ended: &Ended) -> serde_json::Value {
     ended.events("summary").pop().unwrap_or_default()
 }
@@ -132,7 +130,7 @@ fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
     told(&pair, vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Part(old))]);
     all.event(|event| event["text"] == "old");
     let (mut texts_sent, late) = (Vec::new(), Cell::new(false));
-    // The server reports the count of late messages once a second.
+    // The server reports late messages once a second.
     while !late.get() {
         let text = format!("new {}", texts_sent.len());
         let sent = send(&pair, "lab/x", &[&deadline[..], &["--json"]].concat(), text.as_bytes());
@@ -166,7 +164,7 @@ fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
     }
 }
 
-/// Checks the fields of a summary that sender and receiver report in each mode.
+/// The fields that sender and receiver report in each mode.
 pub(super) fn assert_reports(summary: &serde_json::Value, why: &str) {
     for field in ["messages", "bytes", "goodput_bps", "throughput_bps", "rtt_seconds"] {
         assert!(summary[field].as_f64() > Some(0.0), "{why}: {field} of {summary}");
@@ -223,11 +221,11 @@ fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody(
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
     frozen.signal(Signal::STOP);
-    // These are more messages than the room and the path together can hold.
+    // More messages than the room and the path can hold.
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);
-    // The other subscriber gets the last message while the first one is frozen.
+    // The first subscriber is still frozen.
     other.event(|event| event["text"] == last.as_str());
     frozen.signal(Signal::CONT);
     frozen.event(|event| event["text"] == last.as_str());
@@ -279,7 +277,7 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     sender.say("meanwhile");
     sender.child.event(|event| event["event"] == "lost");
     pair.start_again();
-    // A receiver that joins after the message gets it too: a room keeps each key's last message.
+    // A room keeps each key's last message.
     hears(&mut receiver, "meanwhile");
     sender.say("after");
     hears(&mut receiver, "after");
@@ -291,8 +289,8 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     assert_eq!(came.events("joined").len(), 2, "{came}");
 }
 
-/// Sends `asks` on one stream. Returns the server's first answer, if any, and the reason if the
-/// server then ends the stream with an error.
+/// Returns the server's first answer, if any, and the reason if the server then ends the stream
+/// with an error.
 fn told(pair: &Pair, asks: Vec<ChannelAsk>) -> (Vec<ChannelTell>, Option<String>) {
     liar::told(pair, ("channel", 1), asks, 1)
 }
@@ -387,16 +385,15 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     ] {
         refuses(asks, "");
     }
-    // Lies about the path are accepted: they only get the receiver more repairs, up to a limit. The
-    // `Publish` after them, which a subscriber may not send, ends the stream.
+    // Lies about the path are accepted. A subscriber's `Publish` ends the stream.
     let with_deadline = Subscribe { mode: 3, deadline_micros: 1_000_000, ..by_datagrams() };
     let mut asks = vec![ask(ChannelAsked::Subscribe(with_deadline))];
     asks.extend(vec![ask(ChannelAsked::Hop(lies())); 3]);
     refuses([asks, vec![ask(ChannelAsked::Publish(publish()))]].concat(), "is not allowed on this");
     let kept = Part { number: 1, bytes: b"kept".into(), ..Part::default() };
     told(&pair, part(kept));
-    // The subscriber names another run of the room (as after a restart of the server) and a
-    // position in it. The server ignores both and admits the subscriber.
+    // Another run of the room (as after a restart of the server), and a position in it: the server
+    // ignores both.
     let ahead = Subscribe { run: 7, next: u64::MAX, ..subscribe() };
     let (heard, _) = told(&pair, vec![ask(ChannelAsked::Subscribe(ahead))]);
     assert!(matches!(heard[0].told, Some(ChannelTold::Room(_))), "{heard:?}");
@@ -412,7 +409,7 @@ fn a_client_cannot_send_in_the_name_of_another() {
     send(&pair, "lab/x", &[], b"mine\n").is(0, &[]);
     let mine = subscriber.event(|event| event["text"] == "mine");
     let origin = u64::from_str_radix(mine["origin"].as_str().unwrap(), 16).unwrap();
-    // A forged message with the origin of the first sender, and a high number.
+    // The origin of the first sender, and a high number.
     let number = 1 << 40;
     let forged = Part { origin, number, hops: 3, bytes: b"forged".into(), ..Part::default() };
     told(&pair, vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Part(forged))]);
@@ -455,8 +452,7 @@ fn clients_refuse_invalid_answers() {
         assert!(ended.status.is_some_and(|status| status != 0 && status < 100), "{ended}");
         assert_eq!(ended.events("error").len(), 1, "{lies:?}: {ended}");
     }
-    // Clients refuse the description of a group with an address outside the permitted range, so a
-    // server cannot make them send to an arbitrary host.
+    // A server cannot make clients send to an address outside the permitted range.
     let (cipher, key) = ("aes-128-gcm".to_owned(), vec![0; 32]);
     let anywhere = Group { port: 5, hops: 1, cipher, key, ..Group::default() };
     for address in [vec![127, 0, 0, 1], vec![224, 0, 0, 1], vec![255; 4], vec![]] {

@@ -1,5 +1,4 @@
-//! Hostile lists of files, offered to the real binary: by the client of a push, and by the server
-//! of a pull.
+//! Hostile lists of files, from the client of a push and from the server of a pull.
 
 use longhaul_transfer::control::{ChunkPiece, Digests, Direction, Message, Offer, Pass, Request};
 use longhaul_transfer::error::ErrorKind;
@@ -8,7 +7,7 @@ use prost::Message as _;
 use super::liar::{self, LyingServer};
 use crate::rig::{Pair, bytes, content, peak, write};
 
-/// A list's first message, as encoded on the wire.
+/// As encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Head {
     #[prost(uint32, tag = "1")]
@@ -17,10 +16,10 @@ struct Head {
     count: u64,
 }
 
-/// An entry, as encoded on the wire.
+/// As encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Entry {
-    /// Number of leading bytes that the path shares with the previous entry's path.
+    /// Number of leading bytes that equal those of the previous path.
     #[prost(uint32, tag = "1")]
     shared: u32,
     #[prost(bytes = "vec", tag = "2")]
@@ -36,7 +35,7 @@ struct Entry {
     mode: u32,
 }
 
-/// The shape of a list that has the contents of a folder.
+/// The list has the contents of a folder.
 const CONTENTS: u32 = 3;
 
 fn list(entries: &[Entry]) -> Vec<u8> {
@@ -60,7 +59,7 @@ fn link(path: &[u8], target: &[u8]) -> Entry {
     Entry { kind: 2, target: target.to_vec(), ..file(path) }
 }
 
-/// Hostile lists, each with the expected error.
+/// Each with the expected error.
 fn lies() -> Vec<(Vec<u8>, &'static str)> {
     let torn = Head { shape: CONTENTS, count: 9_999_999 }.encode_length_delimited_to_vec();
     let many = Head { shape: CONTENTS, count: u64::MAX }.encode_length_delimited_to_vec();
@@ -78,7 +77,7 @@ fn lies() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
-/// Writes a file outside the folders that a list may reach.
+/// Outside the folders that a list may reach.
 fn outside(pair: &Pair) {
     write(&pair.scratch.path().join("x"), b"outside");
 }
@@ -123,8 +122,7 @@ fn a_client_refuses_a_hostile_list_with_the_reason() {
     }
 }
 
-/// The messages that send an encoded list as the beginning of the object, with the hash of each
-/// chunk.
+/// Sends the list as the beginning of the object, with the hash of each chunk.
 fn by_stream(encoded: &[u8]) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let manifest_len = encoded.len() as u64;
@@ -148,7 +146,7 @@ fn by_stream(encoded: &[u8]) -> Vec<Message> {
     said
 }
 
-/// The peak memory of a server, in bytes, after a client has pushed a list to it in a dry run.
+/// The peak memory of a server, in bytes, after the push of a list in a dry run.
 #[track_caller]
 fn peak_of_a_plan(pair: &mut Pair, encoded: &[u8]) -> u64 {
     let stream =
@@ -197,8 +195,8 @@ fn an_impossible_offer_is_refused_with_its_numbers() {
     pair.cp(&[&"file", &pair.at("")]).summary();
 }
 
-/// An offer that announces a list of `announced` bytes on the stream, then the list, then a `Pass`.
-/// The stream keeps the order, so the `Pass` shows that the list has ended.
+/// Announces a list of `announced` bytes. The stream keeps the order, so the `Pass` shows that the
+/// list has ended.
 fn cut_short(encoded: &[u8], announced: u64) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let offer = Offer { streamed_len: announced, manifest_digest, ..Offer::default() };
@@ -232,7 +230,7 @@ fn a_list_that_ends_before_its_announced_end_is_refused_with_both_lengths() {
     }
 }
 
-/// A list of `files` empty files in the innermost of 16 nested folders, whose path has 4,015 bytes.
+/// `files` empty files in the innermost of 16 nested folders, whose path has 4,015 bytes.
 fn deep(files: u32) -> Vec<u8> {
     let mut path = Vec::new();
     let mut entries = Vec::new();
@@ -257,8 +255,7 @@ fn a_list_of_deep_paths_takes_memory_for_its_names_and_not_for_its_paths() {
     assert!(peak < 128 << 20, "{peak} bytes");
 }
 
-/// A list whose names share all but their last bytes. In memory, the list takes about 16 times its
-/// encoded length.
+/// The names share all but their last bytes.
 fn many_long_names(files: u32) -> Vec<u8> {
     let shared = 240;
     let name = |n: u32| format!("{n:08}").into_bytes();

@@ -1,6 +1,4 @@
-//! Faults of streams and channels: for 20 s the network of a running sender or receiver is cut, or
-//! the sender, the receiver or the server is frozen. Other tests kill a client, or send sealed
-//! datagrams with garbage from a client that has the right to send.
+//! Faults of streams and channels.
 
 use std::cell::Cell;
 use std::net::UdpSocket;
@@ -27,15 +25,15 @@ use super::rooms::{Speaker, hears, texts};
 use super::service_faults::{Fault, OUTAGE};
 use crate::rig::{Child, Ended, Pair, bytes, side_by_side};
 
-/// The client behind the relay. Every fault except `FrozenServer` concerns this client.
+/// The client behind the relay, which every fault except `FrozenServer` concerns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Of {
     Sender,
     Receiver,
 }
 
-/// The carrier of the session of the client behind the relay: QUIC, or four TCP connections if the
-/// relay blocks UDP.
+/// Carries the session of the client behind the relay: QUIC, or four TCP connections if the relay
+/// blocks UDP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Carrier {
     Quic,
@@ -54,7 +52,7 @@ impl Far {
         Far { pair, relay }
     }
 
-    /// Starts `longhaul WORDS` for `lab/x`, through the relay if `is_far`.
+    /// `longhaul WORDS` for `lab/x`, through the relay if `is_far`.
     fn start(&self, is_far: bool, words: &[&str]) -> Child {
         Child::spawn(&mut self.command(is_far, words))
     }
@@ -68,8 +66,8 @@ impl Far {
     }
 }
 
-/// Asserts that each frame was delivered once or reported as missed, in order, and that each delay
-/// is below half the outage: so no frame that was sent before the fault arrived after the fault.
+/// Each frame was delivered once or reported as missed, in order. Each delay is below half the
+/// outage, so no frame that was sent before the fault arrived after it.
 fn assert_no_old_frame(came: &Ended, case: (Fault, Of)) {
     let number = |event: &Value, field: &str| event[field].as_u64().expect("a number");
     let mut next = None;
@@ -103,8 +101,7 @@ fn stream_continues((fault, of): (Fault, Of)) {
     let client = if of == Of::Sender { sender.id() } else { receiver.id() };
     fault.begin(&far.relay, server, client)();
     let ended = Instant::now();
-    // Skips the reports of the first two seconds after the fault: they may be older than its end,
-    // and have waited in the sender's pipe.
+    // Reports of the first two seconds may have waited in the sender's pipe during the fault.
     let is_new =
         |event: &Value| event["event"] == "progress" && ended.elapsed() > Duration::from_secs(2);
     let sent = sender.event(is_new)["frames"].as_u64().expect("a number");
@@ -155,7 +152,6 @@ fn channel_continues((mode, carrier, fault, of): (&str, Carrier, Fault, Of)) {
             while !is_over.load(Ordering::Relaxed) {
                 sender.say(&said.load(Ordering::Relaxed).to_string());
                 said.fetch_add(1, Ordering::Relaxed);
-                // The sender gets at most 50 messages a second.
                 thread::sleep(Duration::from_millis(20));
             }
             sender.end()
@@ -241,7 +237,7 @@ fn a_killed_sender_or_subscriber_costs_the_others_no_message() {
     assert_eq!(texts(&came), ["first", "second", "third"], "{came}");
 }
 
-/// A flow of datagrams that a client of the server seals as an honest sender would.
+/// Sealed as by an honest sender.
 struct Flow {
     socket: UdpSocket,
     sealer: Sealer,
@@ -372,7 +368,7 @@ fn garbage_in_the_datagrams_of_a_channel_reaches_no_subscriber_and_delays_no_mes
         for datagram in datagrams {
             flow.send(datagram.block, &datagram.payload);
         }
-        // The session stays open until the subscriber has ended, which happens after one message.
+        // The subscriber ends after one message.
         tokio::task::spawn_blocking(move || {
             let came = subscriber.end();
             assert_eq!(texts(came.is(0, &[])), ["honest"], "{came}");

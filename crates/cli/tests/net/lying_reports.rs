@@ -1,5 +1,4 @@
-//! The real binary sends to lying receivers, which report false blocks: to a lying server (push)
-//! and to a lying client (pull).
+//! The real binary sends to a lying server (push) and to a lying client (pull).
 
 use longhaul_proto::endpoint::PacketNumber;
 use longhaul_proto::time::Span;
@@ -18,7 +17,7 @@ use super::cells::Cell;
 use super::liar::{self, FLOW, LyingServer};
 use crate::rig::{Child, Ended, Pair, bytes, write};
 
-/// A report, as encoded on the wire, field by field.
+/// As encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawReport {
     #[prost(uint32, tag = "1")]
@@ -44,7 +43,7 @@ struct Envelope {
 fn reports() -> Vec<Vec<u8>> {
     let honest = RawReport { segment: 0, round: 1, first: 0, count: 100, ..RawReport::default() };
     let raw = [
-        // A bitmap longer than its range, and a bitmap for an empty range.
+        // A bitmap longer than its range, and one for an empty range.
         RawReport { bitmap: vec![0xff; 1000], ..honest.clone() },
         RawReport { count: 0, bitmap: vec![0xff; 13], ..honest.clone() },
         // Impossible counts and numbers.
@@ -64,7 +63,7 @@ fn reports() -> Vec<Vec<u8>> {
     let mut reports: Vec<Vec<u8>> =
         raw.into_iter().map(|report| Envelope { report: Some(report) }.encode_to_vec()).collect();
     let well_formed = [
-        // Well-formed, but with segments, blocks or counts that are impossible.
+        // Impossible segments, blocks or counts.
         Control::Report(Report::fill(900, 1, 0..4000, std::iter::once(0..4000))),
         Control::Report(Report::fill(0, 1, 4_000_000..4_000_001, std::iter::empty())),
         Control::Pulse(pulse(u64::MAX)),
@@ -80,7 +79,7 @@ fn reports() -> Vec<Vec<u8>> {
     reports
 }
 
-/// Messages of the receivers of other protocols, with impossible numbers.
+/// From receivers of other protocols.
 fn of_other_protocols() -> Vec<Control> {
     const MUCH: u64 = u64::MAX;
     let far = || [0..1_u64, 1 << 40..1 << 41].into_iter().peekable();
@@ -103,7 +102,7 @@ fn of_other_protocols() -> Vec<Control> {
     ]
 }
 
-/// A pulse (a receiver's report on its flow) with impossibly high counts.
+/// A receiver's report on its flow, with impossibly high counts.
 fn pulse(much: u64) -> Pulse {
     Pulse {
         sequence: much,
@@ -119,19 +118,18 @@ fn pulse(much: u64) -> Pulse {
     }
 }
 
-/// All reports, as messages on the control stream.
 fn relays(flow: u32) -> Vec<Message> {
     let numbered = reports().into_iter().zip(1..);
     numbered.map(|(control, number)| Message::Relay(Relay { flow, control, number })).collect()
 }
 
-/// Messages that each end a transfer, with words of the error.
+/// Each ends a transfer, with words of the error.
 fn fatal() -> Vec<(Message, &'static str)> {
     let ranges = |steps: &[u64]| Some(Ranges { steps: steps.to_vec() });
     let plan = |have| Plan { have, ..Plan::default() };
     let lease = |chunks| Message::Lease(Lease { number: 1, chunks });
     vec![
-        // The second range begins before the end of the first: its gap of 2^64 - 1 wraps around.
+        // The gap of 2^64 - 1 wraps around.
         (Message::Plan(plan(ranges(&[4, 1, u64::MAX, 1]))), "planned chunks"),
         (Message::Plan(plan(ranges(&[0, u64::MAX]))), "planned chunks"),
         (Message::Plan(plan(ranges(&[0, 0]))), "planned chunks"),
@@ -142,7 +140,7 @@ fn fatal() -> Vec<(Message, &'static str)> {
     ]
 }
 
-/// A status with numbers beyond all limits, which does not end a transfer.
+/// Numbers beyond all limits, which do not end a transfer.
 fn harmless() -> Vec<Message> {
     let much = Status {
         written: u64::MAX,
@@ -163,8 +161,7 @@ const LEN: usize = 6 << 20;
 fn a_sending_server_survives_every_false_report() {
     let pair = Pair::new();
     write(&pair.there.join("source"), &bytes(LEN, 1));
-    // The server reports the end of a transfer before it frees the flow id, so each transfer has
-    // another flow id.
+    // The server reports the end of a transfer before it frees the flow id.
     for ((lie, reason), flow) in fatal().into_iter().zip(FLOW..) {
         let request = Request { flow, ..liar::request(Direction::Pull, "source") };
         let said = [Message::Request(request)].into_iter().chain(relays(flow));
@@ -182,7 +179,7 @@ fn a_sending_server_survives_every_false_report() {
     assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
 }
 
-/// Runs a push to `server`; the server's last message ends the push.
+/// The server's last message ends the push.
 fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
     let id = format!("--server-id={}", server.id);
     let limits = ["--rate=20M", "--datagram=1200", "--stall=2s", "--retry-for=0s"];
@@ -191,7 +188,7 @@ fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
     Child::spawn(&mut command).end()
 }
 
-/// A server that sends every wrong report, and finally `lie`, which ends the transfer.
+/// Sends every wrong report, and finally `lie`, which ends the transfer.
 fn liar_with(lie: Message) -> LyingServer {
     LyingServer::start(move |request| {
         let said = relays(request.flow).into_iter().chain(harmless());
@@ -210,8 +207,7 @@ fn a_sending_client_survives_every_false_report() {
     }
 }
 
-/// Sends all lies to a sender that uses the protocol and settings of `cell`; the last lie ends the
-/// transfer. The server of a pull continues to serve, the client of a push ends with a reason.
+/// The server of a pull continues to serve; the client of a push ends with a reason.
 pub(super) fn tell_lies(cell: Cell, way: Way) {
     let pair = Pair::new();
     let object =

@@ -1,5 +1,4 @@
-//! Copies from hosts of different kinds, each with its own id: servers and ssh hosts mixed, pins by
-//! host, weights by host.
+//! Copies from hosts of different kinds, each with its own id.
 
 use std::fs;
 
@@ -10,8 +9,7 @@ use super::many::Star;
 use super::ssh::Ssh;
 use crate::rig::{Host, Server, bytes, need, remains, skip, write};
 
-/// Starts a server for each name. Each has `content` in a file of its name, and allows the client
-/// of `ssh`.
+/// Each server has `content` in a file of its name, and allows the client of `ssh`.
 fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
     let one = |name: &&str| {
         let root = ssh.path(&format!("root-{name}"));
@@ -73,19 +71,17 @@ fn each_server_is_checked_against_its_own_pin() {
         star.client_in_here(command)
     };
     copy(&[&pin(0, 0), &pin(1, 1)]).summary();
-    // A server whose pin is the id of another server gets nothing. The other source delivers its
-    // files.
+    // A server whose pin is the id of another server gets nothing.
     fs::remove_file(star.here.join("a")).expect("it was copied");
     fs::remove_file(star.here.join("b")).expect("it was copied");
     let ended = copy(&[&pin(0, 0), &pin(1, 0)]);
     ended.is(8, &[&star.servers[1].id, "nothing was sent"]);
     assert!(star.here.join("a").exists() && !star.here.join("b").exists(), "{ended}");
-    // A bare id applies to servers without their own pin. If it does not match, the error advises a
-    // pin for each server.
+    // A bare id applies to servers without their own pin.
     let alone = |id: usize| format!("--server-id={}", star.servers[id].id);
     copy(&[&pin(1, 1), &alone(0)]).summary();
     copy(&[&alone(0)]).is(8, &["--server-id HOST=ID pins each"]);
-    // Pins that name no source or contradict each other are refused before anything is sent.
+    // Nothing is sent with wrong pins.
     let unknown = format!("--server-id=h9={}", star.servers[0].id);
     copy(&[&unknown]).is(2, &["names h9", &star.servers[0].address, &star.servers[1].address]);
     copy(&[&alone(0), &alone(1)]).is(2, &["which server has which", "HOST=ID"]);
@@ -115,7 +111,7 @@ fn a_weight_multiplies_the_share_of_a_source() {
     // Flows that are slower than requested cannot use a larger share.
     let in_time = summary["seconds"].as_f64() <= Some(12.0);
     need!(skip::unless(in_time, "this machine is too busy for 16 Mbit/s: weights decide nothing"));
-    // The shares are four to one, except for data before the first schedule.
+    // Four to one, except for data before the first schedule.
     assert!(heavy > 2 * light, "{heavy} and {light}: {ended}");
 }
 
@@ -128,7 +124,7 @@ fn a_limit_applies_to_all_sources_together_on_any_carrier() {
         let flags = ["--bwlimit=16M", &format!("--protocol={protocol}")];
         let ended = star.start(&flags, &[(0, "a"), (1, "b")], ".").end();
         let summary = ended.summary();
-        // Allows for the data that each source may send before the first schedule.
+        // Allows for data before the first schedule.
         let least = 6e6 * 8.0 / 16e6 * 0.7;
         assert!(summary["seconds"].as_f64() >= Some(least), "{protocol} {ended}");
         ["a", "b"].iter().for_each(|name| {
@@ -150,15 +146,15 @@ fn exceeding_the_memory_limit_is_reported() {
 
 #[test]
 fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
-    // The bytes that have arrived from each source at the kill, and the least number of bytes that
-    // survive. Data are synced once a second, so nothing need survive an early kill.
+    // The bytes from each source at the kill, and the least number that survive. Data are synced
+    // once a second, so an early kill may lose everything.
     for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {
         kill_and_go_on(each, least);
     }
 }
 
-/// Kills a copy from two hosts once at least `each` bytes have arrived from each host. Continues
-/// with a third host instead of one of the two; at least `least` bytes must not be sent again.
+/// Kills a copy once at least `each` bytes have arrived from each of two hosts. Continues with a
+/// third host instead of one of them. At least `least` bytes must not be sent again.
 fn kill_and_go_on(each: u64, least: u64) {
     let star = Star::new(3);
     let contents = [bytes(12_000_000, 25), bytes(12_000_000, 26)];
@@ -166,7 +162,7 @@ fn kill_and_go_on(each: u64, least: u64) {
     for server in [1, 2] {
         write(&star.roots[server].join("b"), &contents[1]);
     }
-    // Each host sends 1.5 MB/s, and progress comes once a second.
+    // Progress comes once a second.
     let mut copy = star.start(&["--rate=12M"], &[(0, "a"), (1, "b")], ".");
     copy.event(|event| {
         let brought = |server| star.row(event, server)["received_bytes"].as_u64();
@@ -175,7 +171,7 @@ fn kill_and_go_on(each: u64, least: u64) {
     copy.kill();
     assert!(!star.here.join("a").exists() && !star.here.join("b").exists());
     let ended = star.start(&[], &[(0, "a"), (2, "b")], ".").end();
-    // Data from every source count, whichever source continues.
+    // Data from the replaced source count too.
     let resumed = ended.summary()["resumed_bytes"].as_u64();
     assert!(resumed >= Some(least), "{each}: {ended}");
     star.assert_copied("a", &contents[0]);

@@ -1,5 +1,4 @@
-//! Every fault with every protocol: a kill, an outage, a frozen end, a slow disk, forged datagrams,
-//! lying reports. Faults that only datagrams can have are skipped for TCP.
+//! Every fault with every protocol. Faults that only datagrams can have are skipped for TCP.
 
 use std::fs;
 use std::thread;
@@ -15,20 +14,15 @@ use super::wan::End;
 use super::{WAYS, Way, faults, flood, lying_reports};
 use crate::rig::{Child, IMPATIENT, Pair, bytes, need, remains, side_by_side, write};
 
-/// A freeze that exceeds every protocol's timeout for one message. Freezes of 20 s would take a
-/// minute more for each protocol, so `net/wan.rs` has them for one protocol.
+/// Longer than every protocol's timeout for one message.
 const AWHILE: Duration = Duration::from_secs(3);
-/// An outage that a copy must survive.
 const LONG: Duration = Duration::from_secs(20);
 
-/// The tests freeze or kill client and server, in both directions ([`WAYS`]), so each end fails as
-/// sender and as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
-/// Waits for a progress event of at least 500 sent datagrams; over TCP, of at least 600 kB.
+/// At least 500 sent datagrams; over TCP, at least 600 kB.
 fn under_way(copy: &mut Child, cell: Cell) {
-    // Counts sent datagrams, because some protocols repair losses only after they have sent
-    // everything.
+    // Some protocols repair losses only after they have sent everything.
     match cell.row() {
         Some(_) => copy.event(|event| event["sent"].as_u64() >= Some(500)),
         None => copy.progressed(600_000),
@@ -50,7 +44,7 @@ fn interrupt(cell: Cell, way: Way) {
     let ended = copy.end();
     match cell.row() {
         Some(_) => assert_counted(&ended, cell),
-        // The kernel may give up the TCP connection; then a new connection resumes the copy.
+        // The kernel may give up the TCP connection; a new one resumes the copy.
         None => ended.summary(),
     };
     wan.assert_copied(way);
@@ -92,7 +86,7 @@ fn a_killed_copy_resumes_with_another_protocol() {
     });
 }
 
-/// Kills `end` of a copy with one protocol; the next protocol resumes it.
+/// The next protocol resumes the copy.
 fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
     let mut pair = Pair::in_memory(&[]);
     let (from, to) = match way {
@@ -104,7 +98,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         Way::Push => pair.copy(flags, "object", pair.at("copy")),
         Way::Pull => pair.copy(flags, pair.at("object"), "copy"),
     };
-    // The rate is so low that a progress event comes long before the end on any machine.
+    // At this rate a progress event comes long before the end.
     let flags = cell.flags(&["--rate=20M", "--segment=1Mi", "--retry-for=0s", IMPATIENT]);
     let mut copy = start(&pair, &flags);
     copy.progressed(2_500_000);
@@ -130,8 +124,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 
 #[test]
 fn a_slow_disk_costs_bounded_memory_and_no_datagram_is_lost_for_want_of_memory() {
-    // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10.5 MB/s. The sender
-    // sends 50 MB/s (400 Mbit/s).
+    // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10.5 MB/s.
     let slow = need!(faults::slow_disk(100));
     let content = bytes(36_000_000, 6);
     each(&cells(), |cell| {
@@ -144,7 +137,7 @@ fn a_slow_disk_costs_bounded_memory_and_no_datagram_is_lost_for_want_of_memory()
         assert!(fs::read(pair.there.join("copy")).expect("it is there") == content);
         let server = crate::rig::slow::traced(pair.server.child().id());
         let peak = crate::rig::peak(server);
-        // The peak is the limit of 32 MiB, plus at most 94 MB for the program itself.
+        // The limit of 32 MiB, and at most 94 MB for the program itself.
         assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     });
 }

@@ -1,4 +1,4 @@
-//! Copies over a real ssh: a separate sshd on loopback, with its own keys and folders.
+//! Copies over a real ssh: an sshd on loopback, with its own keys and folders.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,10 +18,10 @@ use crate::rig::{
 };
 
 const SSHD: &str = "/usr/sbin/sshd";
-/// The empty folder that sshd needs when root starts it.
+/// sshd needs this empty folder when root starts it.
 const PRIVILEGE_FOLDER: &str = "/run/sshd";
 
-/// A user with an ssh configuration in which `far` and `gate` are hosts.
+/// The user's ssh configuration has the hosts `far` and `gate`.
 pub(super) struct Ssh {
     pub(super) client: Host,
     pub(super) here: PathBuf,
@@ -33,12 +33,12 @@ pub(super) struct Ssh {
 }
 
 impl Ssh {
-    /// An sshd that listens on loopback; skips the test if ssh or sshd cannot run here.
+    /// On loopback.
     pub(super) fn new() -> Result<Ssh, Skipped> {
         Ssh::on("127.0.0.1")
     }
 
-    /// Like [`Ssh::new`], on another address of this host.
+    /// On another address of this host.
     fn on(address: &str) -> Result<Ssh, Skipped> {
         let mut ssh = Ssh::folders()?;
         let port = free_port();
@@ -53,7 +53,7 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// An sshd in its own network, so that only ssh's own channel reaches its host.
+    /// In its own network, so that only ssh's own channel reaches the host.
     pub(super) fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();
@@ -90,8 +90,7 @@ impl Ssh {
         self.scratch.path().join(name)
     }
 
-    /// Creates the keys, the configuration of ssh with `near` (how to reach the hosts), and that of
-    /// sshd with `far` (where to listen).
+    /// `near` tells ssh how to reach the hosts, `far` tells sshd where to listen.
     fn configure(&self, near: &str, far: &str) {
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");
@@ -115,7 +114,7 @@ impl Ssh {
         write(&self.path("ssh_config"), near.as_bytes());
     }
 
-    /// Runs a copy; `words` are further options for ssh.
+    /// `words` are further options for ssh.
     fn cp(&self, words: &str, args: &[&str]) -> Ended {
         self.start(words, args).end()
     }
@@ -131,12 +130,10 @@ impl Ssh {
         Child::spawn(&mut command)
     }
 
-    /// A path on the ssh host `far`.
     pub(super) fn at(&self, path: &str) -> String {
         format!("far:{}/{path}", self.there.display())
     }
 
-    /// Copies one file and checks the copy.
     #[track_caller]
     fn copies(&self, way: Way, words: &str, args: &[&str]) -> Ended {
         let (from, to, copy) = match way {
@@ -173,8 +170,7 @@ fn data_that_overtake_the_request_over_ssh_are_kept() {
     for _ in 0..5 {
         let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
         let number = |name: &str| summary[name].as_u64().expect("a number");
-        // A busy host may lose a few datagrams. A server that dropped the data that come before the
-        // request would lose up to a third.
+        // A busy host may lose a few datagrams.
         assert!(number("path_lost") < number("sent") / 20, "{summary}");
     }
 }
@@ -223,8 +219,8 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
     for n in 0..8 {
         ssh.cp("", &["-r", "tree", &ssh.at(&format!("new{n}"))]).is(0, &[]);
     }
-    // The server marks a folder that an unfinished copy has created. The server removes the mark
-    // when the client has acknowledged the end of the copy, perhaps after the client has exited.
+    // The server removes its mark of a new folder when the client has acknowledged the end of the
+    // copy, perhaps after the client has exited.
     let is_mark = |name: &OsStr| name.as_encoded_bytes().ends_with(b".lh-tree");
     wait_until("the marks are removed", || {
         let mut names = fs::read_dir(&ssh.there).expect("the folder can be read");
@@ -288,14 +284,14 @@ fn an_ssh_host_that_cannot_be_reached_is_named() {
 #[test]
 fn the_remote_side_opens_only_ports_of_the_range() {
     let ssh = need!(Ssh::new());
-    // Two adjacent free ports: all that longhaul may use on the ssh host.
+    // All ports that longhaul may use on the ssh host.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
     let free = || (0..50).map(|_| free_port()).find(|port| *port < 65_535 && is_free(port + 1));
     let first = free().filter(|port| is_free(*port)).expect("two free neighbours");
     let ports = format!("--ports={first}-{}", first + 1);
     let mut copy = ssh.start("", &[&ports, "--rate=20M", "object", &ssh.at("copy")]);
     copy.progressed(1);
-    // longhaul uses both ports on the ssh host: one for control, one for data.
+    // One port for control, one for data.
     assert!(!is_free(first) && !is_free(first + 1), "{ports}");
     let ended = copy.end();
     assert_eq!(ended.summary()["protocol"], "rbudp", "{ended}");

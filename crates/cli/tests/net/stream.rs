@@ -1,4 +1,4 @@
-//! Streams with `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
+//! Streams, through `longhaul stream`.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     Child::spawn(&mut command(pair, "receive", name, more))
 }
 
-/// Sends `frames` test frames as soon as the stream has `receivers` receivers.
+/// Sends as soon as the stream has `receivers` receivers.
 fn pattern(pair: &Pair, name: &str, frames: u32, receivers: u32, more: &[&str]) -> Child {
     let (frames, receivers) = (format!("--frames={frames}"), format!("--receivers={receivers}"));
     let words = ["--test-pattern", "--json", "--frame=20000", "--fps=50", &frames, &receivers];
@@ -140,8 +140,8 @@ fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     for how in ["skip", "thin"] {
         let receiver = receive(&pair, "x", &["--json"]);
         let behind = format!("--when-behind={how}");
-        // The sending rate is 1.25 times what one frame a second needs, so a frame takes 0.8 s. The
-        // file delivers its frames faster.
+        // The sending rate is 1.25 times what one frame a second needs. The file delivers its
+        // frames faster.
         let words = ["--json", "--frame=50000", "--fps=1", DEADLINE, "--receivers=1", &behind, "-"];
         let mut send = command(&pair, "send", "x", &words);
         send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
@@ -222,7 +222,7 @@ fn after_an_outage_a_stream_continues_without_old_frames() {
     drop(sender);
     receiver.signal(Signal::INT);
     let came = receiver.end();
-    // The sender is still the same one: its frames continue, each once and in order.
+    // The sender is still the same one.
     assert_eq!(came.events("begun").len(), 1, "{came}");
     assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
 }
@@ -235,7 +235,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
     let mut sender = pattern(&pair, "x", 400, 2, &["--deadline=1s"]);
     frozen.event(|event| event["event"] == "frame");
     frozen.signal(Signal::STOP);
-    // Waits for 6 of the stream's 8 s. The server stops forwarding to a silent receiver after 4 s.
+    // 6 of the stream's 8 s. The server stops forwarding to a silent receiver after 4 s.
     sender.event(|event| event["event"] == "progress" && event["frames"].as_u64() > Some(300));
     frozen.signal(Signal::CONT);
     sender.end().is(0, &[]);
@@ -246,14 +246,14 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
     let summary = came.summary();
     assert!(summary["withheld"].as_u64() > Some(0) && summary["wrong"] == 0, "{came}");
     assert!(summary["missed"].as_u64() > Some(0), "{came}");
-    // The frames are in order: no old frame from the host's buffers follows a newer one.
+    // No old frame from the host's buffers follows a newer one.
     assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
 }
 
 #[test]
 fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() {
     let pair = Pair::of_services("stream=rw");
-    // Nobody reads from this pipe, so its writer blocks after 64 KiB.
+    // Nobody reads from this pipe.
     let mut stuck = command(&pair, "receive", "x", &["-o", "-"]);
     let mut stuck = stuck.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let other = receive(&pair, "x", &["--json", "--check"]);
@@ -270,8 +270,7 @@ fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() 
     assert!(peak < 80 << 20, "{peak} bytes");
 }
 
-/// Sends `asks` on one stream. Returns up to three answers of the server, and its error if it sends
-/// one.
+/// Returns up to three answers of the server, and its error if it sends one.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     told_in_version(pair, 2, asks)
 }
@@ -284,7 +283,7 @@ fn ask(asked: Asked) -> Ask {
     Ask { asked: Some(asked) }
 }
 
-/// A request to send symbols (the payloads of datagrams) of frame 0 again.
+/// Requests symbols (the payloads of datagrams) of frame 0 again.
 fn again(first: Vec<u32>, last: Vec<u32>) -> Ask {
     ask(Asked::Again(Again { frame: 0, first, last, receiver: 0 }))
 }
@@ -347,8 +346,7 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     };
     let (_, last) = told_in_version(&pair, 1, vec![ask(Asked::Receive(asks_for("lab/x")))]);
     assert!(last.as_deref().is_some_and(|last| last.contains("version")), "{last:?}");
-    // A client sends a false report, and requests symbols of a stream that nobody sends. The server
-    // accepts both.
+    // A false report, and a request for symbols of a stream that nobody sends, are accepted.
     let asks = vec![
         ask(Asked::Receive(asks_for("lab/x"))),
         ask(Asked::Report(report.clone())),
@@ -409,17 +407,14 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
                     session.write(&ask(Asked::Again(again))).await.unwrap();
                 }
             }
-            // The hostile receiver stays to the end of the stream.
             let sent = tokio::task::spawn_blocking(|| sender.end()).await.unwrap();
             let _ = session.close(None).await;
             sent
         });
-        // Whatever is reported, the sender adds repairs for a loss of at most 10 % in bursts of 64
-        // datagrams.
+        // The sender adds repairs for a loss of at most 10 % in bursts of 64 datagrams.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");
-        // 100 frames of 15 datagrams are 1500 datagrams. With `repair`, the sender sends about as
-        // many again at most.
+        // 100 frames of 15 datagrams. With `repair`, the sender sends about as many again at most.
         let resent = count("resent");
         let is_right =
             if way == "--way=code" { resent == 0 } else { (15..2_000).contains(&resent) };

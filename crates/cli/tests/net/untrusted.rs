@@ -1,4 +1,4 @@
-//! Unknown servers, and servers with a wrong id: a client sends them only handshakes, and empty
+//! Unknown servers, and servers with a wrong id. A client sends them only handshakes, and empty
 //! probes of the packet size if it expects a certain id.
 
 use std::ffi::OsString;
@@ -13,16 +13,16 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::{Relayed, WAYS, Way};
 use crate::rig::{Child, DEADLINE, Host, Terminal};
 
-/// Size of the object in bytes, much larger than any handshake.
+/// Much larger than any handshake.
 const LEN: usize = 4_000_000;
-/// The bytes to the control port stay below this number if there are only handshakes.
+/// Limit of the bytes to the control port if there are only handshakes.
 const HANDSHAKES: usize = 200_000;
 
-/// The carriers of data: datagrams to a separate port, or connections to the control port.
+/// Datagrams to a separate port, or connections to the control port.
 const CARRIERS: [&str; 2] = ["--protocol=rbudp", "--protocol=tcp"];
 
-/// A client and a server. The relay between them records the client's datagrams to the data port,
-/// and counts the client's bytes to the control port.
+/// The relay records the client's datagrams to the data port, and counts the client's bytes to the
+/// control port.
 struct Watched {
     rig: Relayed,
     tapped: Receiver<Vec<u8>>,
@@ -35,7 +35,6 @@ impl Watched {
         Watched { rig, tapped }
     }
 
-    /// A copy with `flags` (carrier and trusted servers); not started yet.
     fn command(&self, way: Way, flags: &[&str]) -> Command {
         let (from, to, _) = self.rig.way(way);
         let words = ["cp", "--rate=100M"].iter().chain(flags).map(OsString::from);
@@ -44,12 +43,12 @@ impl Watched {
         command
     }
 
-    /// The datagrams to the data port since the last call, and the total number of bytes to the
-    /// control port so far.
+    /// Returns the datagrams to the data port since the last call, and the total number of bytes to
+    /// the control port.
     fn left(&self) -> (Vec<Vec<u8>>, usize) {
         let mut data_port = self.rig.relay.address();
         data_port.set_port(data_port.port() + 1);
-        // The relay keeps the order at each port, so all earlier datagrams come before this one.
+        // The relay keeps the order at each port.
         let last = b"so much";
         let asking = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         asking.send_to(last, data_port).expect("loopback");
@@ -58,8 +57,8 @@ impl Watched {
         (before.collect(), self.rig.relay.rules.said.load(Ordering::Relaxed))
     }
 
-    /// Asserts that the data port got only datagrams for which `may` is true, and that the control
-    /// port got only handshakes.
+    /// Only datagrams for which `may` is true may have gone to the data port, and only handshakes
+    /// to the control port.
     #[track_caller]
     fn assert_nothing_left(&self, may: fn(&[u8]) -> bool, of: &str) {
         let (datagrams, said) = self.left();
@@ -68,9 +67,8 @@ impl Watched {
         assert!(said < HANDSHAKES, "{of}: {said} bytes went to the control port");
     }
 
-    /// Runs a push and a pull with `flags` over each carrier. Asserts that each copy is refused
-    /// with a message that has `words`, that only datagrams for which `may` is true went to the
-    /// data port, and that the control port got only handshakes.
+    /// Runs a push and a pull over each carrier. Each must be refused with a message that has
+    /// `words`.
     #[track_caller]
     fn refuses(&self, flags: &[&str], words: &[&str], may: fn(&[u8]) -> bool) {
         for way in WAYS {
@@ -87,8 +85,7 @@ fn nothing(_: &[u8]) -> bool {
     false
 }
 
-/// Whether a datagram is an empty probe. During the handshake the client probes the packet size of
-/// the path to a pinned or known server.
+/// During the handshake the client probes the packet size of the path to a pinned or known server.
 fn empty_probes(datagram: &[u8]) -> bool {
     let is_probe = Header::decode(datagram).is_some_and(|header| header.kind == Kind::Probe);
     is_probe && datagram[Header::LEN..].iter().all(|byte| *byte == 0)
@@ -98,7 +95,6 @@ fn empty_probes(datagram: &[u8]) -> bool {
 fn without_a_terminal_nothing_is_sent_to_a_new_server() {
     let watched = Watched::new();
     watched.refuses(&[], &[&watched.rig.pair.server.id, "--accept-new"], nothing);
-    // After acceptance, the client sends all data.
     for carrier in CARRIERS {
         Child::spawn(&mut watched.command(Way::Push, &[carrier, "--accept-new"])).end().is(0, &[]);
         let (datagrams, said) = watched.left();

@@ -20,7 +20,6 @@ pub(super) fn link(megabits: u64, millis: u64, loss: f64) -> LinkSpec {
     link.with_loss(Loss::independent(LossRatio::new(loss).expect("a share")))
 }
 
-/// A path that also reorders, duplicates and damages packets.
 fn rough(loss: f64) -> LinkSpec {
     let reorder = Reorder { share: 0.02, by: Span::from_millis(3) };
     LinkSpec { reorder, duplicate: 0.01, corrupt: 0.002, ..link(200, 20, loss) }

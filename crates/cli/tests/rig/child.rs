@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT};
 
 use super::DEADLINE;
 
-/// A running child; killed when dropped.
+/// Killed when dropped.
 pub(crate) struct Child {
     child: process::Child,
     /// Whether the child leads a process group, which is killed with it.
@@ -26,7 +26,7 @@ pub(crate) struct Child {
     complaints: Vec<String>,
 }
 
-/// Lines as they arrive. The lock only makes a child `Sync`; it is never contended.
+/// The lock only makes a child `Sync`; it is never contended.
 struct Lines(Mutex<Receiver<String>>);
 
 impl Lines {
@@ -37,16 +37,14 @@ impl Lines {
 
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The exit status; `None` if a signal ended the child.
+    /// `None` if a signal ended the child.
     pub(crate) status: Option<i32>,
-    /// The lines of stdout, from the start.
     pub(crate) stdout: Vec<String>,
-    /// All of stderr.
     pub(crate) stderr: String,
 }
 
 impl Child {
-    /// Starts `command`, whose stdout and stderr must be piped.
+    /// The stdout and stderr of `command` must be piped.
     pub(crate) fn spawn(command: &mut Command) -> Child {
         undo_ignored_signals();
         let child = command.process_group(0).spawn().expect("the program can be started");
@@ -55,7 +53,6 @@ impl Child {
         child
     }
 
-    /// Takes over a child whose stdout and stderr are piped.
     pub(crate) fn adopt(mut child: process::Child) -> Child {
         let lines = lines(child.stdout.take().expect("stdout is piped"));
         let errors = lines_of_errors(&mut child);
@@ -66,7 +63,7 @@ impl Child {
         self.child.id()
     }
 
-    /// The next line of stdout; `None` when the child has closed it.
+    /// `None` when the child has closed stdout.
     pub(crate) fn line(&mut self) -> Option<String> {
         match self.lines.get().recv_timeout(DEADLINE) {
             Ok(line) => {
@@ -78,7 +75,6 @@ impl Child {
         }
     }
 
-    /// The next JSON line for which `is` is true.
     pub(crate) fn event(&mut self, is: impl Fn(&Value) -> bool) -> Value {
         while let Some(line) = self.line() {
             let event = serde_json::from_str(&line).unwrap_or_default();
@@ -89,7 +85,7 @@ impl Child {
         self.give_up("it ended before the expected event")
     }
 
-    /// Waits until a copy reports at least `bytes` copied bytes and is not complete.
+    /// Waits until a copy reports at least `bytes` copied bytes, but not all.
     pub(crate) fn progressed(&mut self, bytes: u64) -> Value {
         self.event(|event| {
             let told = event["bytes"].as_u64().unwrap_or_default();
@@ -97,7 +93,6 @@ impl Child {
         })
     }
 
-    /// Waits for a line of stderr that contains `text`.
     pub(crate) fn complaint(&mut self, text: &str) -> String {
         loop {
             match self.errors.get().recv_timeout(DEADLINE) {
@@ -112,7 +107,6 @@ impl Child {
         }
     }
 
-    /// Writes `text` to the child's stdin, which must be piped.
     pub(crate) fn say(&mut self, text: &str) {
         let stdin = self.child.stdin.as_mut().expect("stdin is piped");
         stdin.write_all(text.as_bytes()).expect("the child reads");
@@ -122,24 +116,23 @@ impl Child {
         send_signal(self.id(), signal);
     }
 
-    /// Sends SIGKILL to the child and its process group, like a shell's `kill -9 %1`.
+    /// Like a shell's `kill -9 %1`.
     pub(crate) fn kill_group(&self) {
         assert!(self.leads, "this child has no group; the signal would end the tests");
         kill_process_group(pid(self.id()), Signal::KILL).expect("it may be killed");
     }
 
-    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(mut self) -> Ended {
         self.child.kill().expect("it may be killed");
         self.end()
     }
 
-    /// Waits for the child's end; returns all of its output.
+    /// Returns all of the child's output.
     pub(crate) fn end(mut self) -> Ended {
         self.ended()
     }
 
-    /// Like [`Child::end`], for a borrowed child.
+    /// Like [`Child::end`].
     pub(crate) fn ended(&mut self) -> Ended {
         while self.line().is_some() {}
         let deadline = Instant::now() + DEADLINE;
@@ -178,7 +171,7 @@ impl Drop for Child {
 }
 
 impl Ended {
-    /// Asserts the exit status and that stderr has all of `words`.
+    /// Asserts the exit status, and that stderr has all of `words`.
     #[track_caller]
     pub(crate) fn is(&self, status: i32, words: &[&str]) -> &Ended {
         assert_eq!(self.status, Some(status), "{self}");
@@ -188,14 +181,13 @@ impl Ended {
         self
     }
 
-    /// The last line of stdout, as JSON.
     #[track_caller]
     pub(crate) fn last(&self) -> Value {
         let line = self.stdout.last().unwrap_or_else(|| panic!("nothing on stdout: {self}"));
         serde_json::from_str(line).unwrap_or_else(|_| panic!("the last line is no JSON: {self}"))
     }
 
-    /// The summary of a completed copy.
+    /// Of a completed copy.
     #[track_caller]
     pub(crate) fn summary(&self) -> Value {
         let last = self.is(0, &[]).last();
@@ -209,7 +201,6 @@ impl Ended {
         last.and_then(|event| event["bytes"].as_u64()).unwrap_or(0)
     }
 
-    /// The JSON lines whose event is `name`.
     pub(crate) fn events(&self, name: &str) -> Vec<Value> {
         let all = self.stdout.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         all.filter(|event| event["event"] == name).collect()
@@ -223,9 +214,9 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Lets SIGINT and SIGHUP end children, even if this test run ignores these signals because it is a
-/// shell's background job or runs under `nohup`. Children inherit ignored signals, but a signal
-/// with a handler here has the default action in a child.
+/// Lets SIGINT and SIGHUP end children, even if this test run ignores these signals, as under
+/// `nohup`. Children inherit ignored signals, but a signal with a handler here has the default
+/// action in a child.
 pub(super) fn undo_ignored_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -238,7 +229,6 @@ pub(super) fn undo_ignored_signals() {
     });
 }
 
-/// Sends a signal to the process `id`.
 pub(crate) fn send_signal(id: u32, signal: Signal) {
     kill_process(pid(id), signal).expect("it may be signalled");
 }

@@ -1,8 +1,5 @@
-//! Support for tests of whole copies: scratch folders, hosts with their own identities, servers and
-//! copies as children with a deadline, and an independent comparison of trees.
-//!
-//! Tests wait for events: a server's ready line, a copy's JSON lines, the end of a child. After
-//! [`DEADLINE`] the child is killed, and the test fails with the child's whole output.
+//! Support for tests of whole copies. After [`DEADLINE`] a child is killed, and the test fails with
+//! the child's whole output.
 
 mod child;
 mod pair;
@@ -27,14 +24,13 @@ pub(crate) use tree::{
     assert_same, assert_same_attributes, content, remains, wait_until, write, write_private,
 };
 
-/// Time limit of a wait; after it the test panics. It is generous, for a machine under load.
+/// Generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Ends a copy 5 s after its peer was killed without a goodbye, instead of after the session's idle
-/// limit of 30 s.
+/// Ends a copy 5 s after its peer was killed, instead of after the session's idle limit of 30 s.
 pub(crate) const IMPATIENT: &str = "--stall=5s";
 
-/// Runs `test` for all cases in parallel, for tests that mostly wait.
+/// For tests that mostly wait.
 pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -44,13 +40,12 @@ pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: im
     });
 }
 
-/// The program under test: cargo's build, or the copy that `LONGHAUL_BINARY` names, for a user who
-/// cannot enter the folders above the target folder.
+/// `LONGHAUL_BINARY` names a copy for a user who cannot enter the folders above the target folder.
 pub(crate) fn binary() -> OsString {
     std::env::var_os("LONGHAUL_BINARY").unwrap_or(env!("CARGO_BIN_EXE_longhaul").into())
 }
 
-/// A host with an identity: a separate configuration folder.
+/// A separate configuration folder and its identity.
 pub(crate) struct Host {
     /// `LONGHAUL_CONFIG_DIR`.
     pub(crate) config: PathBuf,
@@ -59,7 +54,6 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Creates an identity in the folder `config`.
     pub(crate) fn new(config: &Path) -> Host {
         let mut host = Host { config: config.to_owned(), id: String::new() };
         let ended = host.run(["id"]);
@@ -68,14 +62,14 @@ impl Host {
         host
     }
 
-    /// `longhaul ARGS` as this host, not started yet.
+    /// `longhaul ARGS`, not started yet.
     pub(crate) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = Command::new(binary());
         self.dress(&mut command).args(args);
         command
     }
 
-    /// `WRAPPER longhaul ARGS` as this host, not started yet.
+    /// `WRAPPER longhaul ARGS`, not started yet.
     pub(crate) fn wrapped(
         &self,
         wrapper: &[&str],
@@ -87,7 +81,6 @@ impl Host {
         command
     }
 
-    /// Runs `longhaul ARGS` to its end.
     pub(crate) fn run(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended {
         Child::spawn(&mut self.command(args)).end()
     }
@@ -98,12 +91,12 @@ impl Host {
     }
 }
 
-/// Converts the words of a command line, which may be of different types.
+/// The words may be of different types.
 pub(crate) fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| AsRef::<OsStr>::as_ref(*word).to_owned()).collect()
 }
 
-/// Pseudo-random bytes from a seed; they cannot be compressed.
+/// Pseudo-random, so they cannot be compressed.
 pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let mut hasher = blake3::Hasher::new();
@@ -112,7 +105,7 @@ pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Peak memory of the running process `id`, in bytes.
+/// In bytes.
 pub(crate) fn peak(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -111,7 +111,7 @@ impl Pair {
 
     fn within(scratch: TempDir, rights: &str, args: &[&str]) -> Pair {
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
-        // The short form of rights may name a subfolder, without which a server does not start.
+        // A server does not start without the subfolder that rights may name.
         let short = rights.strip_prefix(':').and_then(|right| right.split_once(':'));
         let subfolder = short.map_or("", |(_, folder)| folder);
         for folder in [&here, &there.join(subfolder)] {
