@@ -202,8 +202,8 @@ pub(crate) static FIG1: Experiment = Experiment {
               paper does not say how long an acknowledgement took. The millisecond and the buffer \
               of 8 kB are assumptions that give the curve its shape. longhaul acknowledges after a \
               quarter of a round trip at the latest, which is about every 72 packets at 26 ms and \
-              every 180 at 65 ms. longhaul cannot be configured to acknowledge less often. \
-              Framing, headers and tag leave 91.3 % of the card's rate for the object.",
+              every 180 at 65 ms. Framing, headers and tag leave 91.3 % of the card's rate for the \
+              object.",
     learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
               frequency in the tables, like the paper's FOBS at its best.\n\n\
               The paper's curve appears if an acknowledgement stops the receiving program for a \
@@ -211,17 +211,13 @@ pub(crate) static FIG1: Experiment = Experiment {
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
-              {most [* takes 1 ms, * for 1024]} % with one for 128 or more. longhaul is better at \
-              the frequencies that were bad choices in the paper, because it makes an \
-              acknowledgement from a bitmap without delaying arrivals. At the best frequency its \
-              share is within a point of the paper's 90 % on both paths.\n\n\
-              With two packets a batch, as in the paper, the share is the same to the last digit: \
-              a batch decides how often the sender looks for an acknowledgement, and looking costs \
-              longhaul nothing. Over real sockets the share is lower than simulated at every \
-              frequency: by {-most [* loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * \
-              | from simulated] | 2} points without loss, and by {-most [* loss 0.1 %, * | from \
-              simulated] | 2} to {-least [* loss 0.1 %, * | from simulated] | 2} points at a loss \
-              of 0.1 %.",
+              {most [* takes 1 ms, * for 1024]} % with one for 128 or more. At the best frequency \
+              its share is within a point of the paper's 90 % on both paths.\n\n\
+              With two packets a batch, as in the paper, the share is the same to the last digit. \
+              Over real sockets the share is lower than simulated at every frequency: by {-most [* \
+              loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * | from simulated] | 2} \
+              points without loss, and by {-most [* loss 0.1 %, * | from simulated] | 2} to \
+              {-least [* loss 0.1 %, * | from simulated] | 2} points at a loss of 0.1 %.",
     set: Set::Full,
 };
 

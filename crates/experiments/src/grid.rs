@@ -143,7 +143,7 @@ pub(crate) static GRID: Experiment = Experiment {
               reads and hashes the file, encrypts each datagram, compares digests and closes the \
               session. The work after the last block takes about a round trip. Both ends and the \
               emulator share two cores, so start and end of a copy take some hundredths of a \
-              second longer than in the simulator. For this reason the object at 1 Gbit/s is 1 GB.",
+              second longer than in the simulator.",
     learned: "The column `from simulated` shows how far values over real sockets differ from \
               simulated ones, for a protocol that is alone on its path. Over the whole grid, real \
               copies by RBUDP are slower by {-least [RBUDP, * | from simulated] | 1} % at most, \

@@ -150,9 +150,9 @@ pub(crate) static MANY: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
     differs: "No paper has this. No sender here knows that it has several receivers: each receiver \
-              belongs to a separate copy, which reads the object again. A shared link that drops \
-              the excess is the harder case. If the sender's card is the shared link, it makes the \
-              programs wait, and nothing is lost ([gtp-table3](gtp-table3.md)).",
+              belongs to a separate copy, which reads the object again. If the sender's card is \
+              the shared link, it makes the programs wait, and nothing is lost \
+              ([gtp-table3](gtp-table3.md)).",
     learned: "The shared link must carry the object once for each receiver. A protocol that sends \
               at its configured share comes close to this limit. With RBUDP and FOBS four \
               receivers have the object after {RBUDP, told its share, to 4 | 2} s, against the \

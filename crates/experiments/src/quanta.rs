@@ -234,7 +234,7 @@ pub(crate) static FIG6: Experiment = Experiment {
     differs: "The paper's 725 Mbit/s, measured by iperf, include no wait for an answer. RBUDP's \
               goodput includes the round trip in which the receiver reports that everything has \
               arrived. The paper's fake and real RBUDP coincide here, so there is one row for each \
-              rate. The sending limit is modelled as a service time for each datagram.",
+              rate.",
     learned: "A sender that cannot keep up slows itself down and loses nothing. A slow receiver \
               loses a quarter of the datagrams at the same sending rate \
               ([quanta-fig5](quanta-fig5.md)). longhaul is {-[RBUDP at 878 Mbit/s | difference]} % \
@@ -396,8 +396,7 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     learned: "iperf measures the rate of a program that discards the data. A sending rate that \
               follows iperf's value overruns a program that keeps the data, and all of the loss is \
               in the host: the line loses nothing in either case. Here {a program that takes 643 \
-              Mbit/s} % is lost, against 33 % in the paper, because the program here is faster. \
-              For this reason longhaul counts drops of the socket separately (`socket_lost`).",
+              Mbit/s} % is lost, against 33 % in the paper, because the program here is faster.",
     set: Set::Quick,
 };
 

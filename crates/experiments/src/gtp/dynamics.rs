@@ -146,8 +146,7 @@ pub(super) static FIG8: Experiment = Experiment {
     },
     courses: |outcomes| vec![curves(outcomes, TCP, "Four TCP flows", "")],
     figures: Experiment::NO_FIGURES,
-    differs: "The paper gives neither the size of the queue nor the duration of the measurement. \
-              With a drop-tail queue TCP's shares depend on both.",
+    differs: "The paper gives neither the size of the queue nor the duration of the measurement.",
     learned: "TCP's shares depend on the round-trip times: the near flow has {TCP, * flow 1} \
               Mbit/s at 20 ms, the far one {TCP, * flow 4} at 80 ms. The fairness index is worse \
               than the paper's ({TCP, 0 to 30 s | fairness index | 2} instead of 0.67). The queue \
@@ -239,11 +238,9 @@ pub(super) static FIG9: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper contradicts itself on the limit of flow 2 (its text says 200, its caption \
               300, and the 700 that the other flow reaches fit the caption), so this page has \
-              both. The paper's figure shows how GTP probes for the rate that flow 2 leaves \
-              unused. If a sender reports its card's speed when it joins, the receiver need not \
-              probe, so only the last two tables show this ability. The paper's rates count \
-              packets on a link of 1000 Mbit/s; here framing, headers and tags leave 936 Mbit/s \
-              for the object, and in the first two tables the two flows use all of it.",
+              both. The paper's rates count packets on a link of 1000 Mbit/s; here framing, \
+              headers and tags leave 936 Mbit/s for the object, and in the first two tables the \
+              two flows use all of it.",
     learned: "If one sender cannot use its share, the other sender gets the rest: max-min fairness \
               does not mean equal shares. If flow 2 reports its card's speed when it joins, flow 1 \
               has all of the rest, {* 200 Mbit/s: flow 1 | 1} or {* 300 Mbit/s: flow 1 | 1} \

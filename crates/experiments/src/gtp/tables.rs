@@ -62,9 +62,9 @@ pub(super) static TABLE2: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper says that 10 GB were sent. Its times and rates give 1 GB in all four \
               columns, so 1 GB is sent here. The paper's \"SABUL\" is UDT 1.0, which reacts to \
-              delay; here it is SABUL as its own paper describes it. The paper's hosts got 900 of \
-              1000 Mbit/s through their cards. Here the line is the only limit, so RBUDP and GTP \
-              are faster. TCP with 64 kB at 58 ms cannot exceed 9.04 Mbit/s; the paper has 4.88.",
+              delay; here it is SABUL as its own paper describes it. Here the line is the only \
+              limit, so RBUDP and GTP are faster. TCP with 64 kB at 58 ms cannot exceed 9.04 \
+              Mbit/s; the paper has 4.88.",
     learned: "On a dedicated circuit without loss a protocol only needs to know the rate. RBUDP \
               and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
               difference} to {RBUDP | difference} % more than in the paper. SABUL finds its rate \
@@ -197,16 +197,14 @@ pub(super) static TABLE4: Experiment = Experiment {
     differs: "The differences of [Table 2](gtp-table2.md) apply here too. The paper's table also \
               has the rows \"Fairness\" (No for TCP, RBUDP and SABUL, Yes for GTP) and \"System \
               stability\" (No for RBUDP and SABUL, Yes for TCP and GTP). The paper does not say \
-              how they were measured. Here fairness is Jain's index. TCP and GTP agree with the \
-              paper. RBUDP ({RBUDP | fairness index | 3}) and SABUL ({SABUL | fairness index | 3}) \
-              do not agree: here they share evenly while all three flows run. Stability is not \
-              measured here.\n\n\
+              how they were measured. Here fairness is Jain's index, and RBUDP ({RBUDP | fairness \
+              index | 3}) and SABUL ({SABUL | fairness index | 3}) share evenly while all three \
+              flows run. Stability is not measured here.\n\n\
               The paper does not give the near sender's distance; the 1 ms of this page is the \
               round trip of a campus. Most of TCP's aggregate belongs to the near sender, which \
-              sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. RBUDP's \
-              goodput depends on how the receiving host copes with three times its link's rate. \
-              Here the host takes all that the link delivers, so RBUDP loses two thirds at the \
-              switch but keeps the link full; the paper's RBUDP lost half and delivered less.\n\n\
+              sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. Here the host \
+              takes all that the link delivers, so RBUDP loses two thirds at the switch but keeps \
+              the link full; the paper's RBUDP lost half and delivered less.\n\n\
               Over real sockets RBUDP loses less and delivers less than in the simulator. Its \
               three senders, the receiver and the emulator share two cores, so all senders \
               together send less than half of what three links would carry. GTP requests no more \

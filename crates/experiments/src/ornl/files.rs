@@ -156,17 +156,16 @@ pub(super) static LBL: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
     differs: "The study gives neither the speed of the receiving disk nor the path's loss on these \
-              days. The loss is taken from memory-to-memory runs in the other direction. \
-              In the study's own test the host at Berkeley read 47.9 Mbit/s from its disk, but \
-              FOBS sent at 243. The file was therefore in memory, and the reading disk is left out \
-              here. The rate of the receiving disk is derived from FOBS and limits every protocol, \
-              so the goodputs say nothing about longhaul; the counts do. On the bad day the \
-              study's SABUL wrote 37 Mbit/s, more than the 32 that FOBS gives for the disk. The \
-              study's Tsunami was stopped by hand on the bad day (8.2 Mbit/s), so its goodput \
-              cannot be compared. Our FOBS lists the missing packets in each acknowledgement, and \
-              a repair waits while the receiver has no room, so about 4,700 drops of the bad day \
-              are reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 \
-              bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
+              days. The loss is taken from memory-to-memory runs in the other direction. In the \
+              study's own test the host at Berkeley read 47.9 Mbit/s from its disk, but FOBS sent \
+              at 243. The file was therefore in memory, and the reading disk is left out here. The \
+              rate of the receiving disk is derived from FOBS and limits every protocol, so the \
+              goodputs say nothing about longhaul; the counts do. The study's Tsunami was stopped \
+              by hand on the bad day (8.2 Mbit/s), so its goodput cannot be compared. Our FOBS \
+              lists the missing packets in each acknowledgement, and a repair waits while the \
+              receiver has no room, so about 4,700 drops of the bad day are reported {FOBS, worst \
+              case | lost, as reported} times. Datagrams carry 1440 bytes here, so 149,063 are \
+              needed (the study: 146,219 to 146,421).",
     learned: "If the disk is slower than the path, FOBS, SABUL and Tsunami run at the disk's rate, \
               within half a per cent. On the good day FOBS, SABUL and Tsunami have {FOBS, best \
               case | 1} Mbit/s each. The study's programs had {100 - 100 * [SABUL, best case | \
@@ -180,10 +179,9 @@ pub(super) static LBL: Experiment = Experiment {
               best case | emulated} Mbit/s over real sockets. On the bad day FOBS, SABUL and \
               Tsunami have the {FOBS, worst case | 1} Mbit/s that are derived from the study's \
               FOBS. This is {FOBS, worst case | difference} % more than the study's FOBS had \
-              overall, and {-[SABUL, worst case | difference]} % less than its SABUL, for which \
-              the disk was faster. The loss is three per cent on this day, and one TCP stream has \
-              {GridFTP, worst case} Mbit/s, against 13 in the study: so the study's TCP did not \
-              meet this loss.",
+              overall, and {-[SABUL, worst case | difference]} % less than its SABUL. The loss is \
+              three per cent on this day, and one TCP stream has {GridFTP, worst case} Mbit/s, \
+              against 13 in the study: so the study's TCP did not meet this loss.",
     set: Set::Full,
 };
 

@@ -126,9 +126,8 @@ pub(super) static FIG5: Experiment = Experiment {
               here it is near the paper's result. The three routes have the same parameters, so \
               the simulated rows are equal. Framing and headers leave 936 of 1000 Mbit/s for the \
               object. The paper's 903 to 907 are 96 to 97 % of that, and longhaul has {100 * \
-              [first route] / 936} %. The paper cites this table a second time, for Lambda-FTP, \
-              which striped one object over three routes; [striping](striping.md) does that over \
-              real sockets.",
+              [first route] / 936} %. [striping](striping.md) fetches one object over three \
+              routes, with real sockets.",
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
               carries, even if it starts near that rate: it increases its rate until it loses \
               packets, and then reduces it by a ninth. The goodputs of separate routes add up. \

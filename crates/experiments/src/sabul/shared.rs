@@ -150,10 +150,9 @@ pub(super) static FIG4: Experiment = Experiment {
               effectively use\" it.",
     learned: "TCP has {100 Mbit/s, 1 ms} % of the goodput where the queue is ten packets, {100 \
               Mbit/s, 10 ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 \
-              ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. This agrees with the \
-              paper's description, which has no numbers. With a queue of ten packets SABUL has \
-              almost no goodput: each loss freezes it for a round trip and takes a ninth of its \
-              rate, and it increases its rate only every 10 ms, ten of TCP's round trips.",
+              ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. With a queue of ten packets \
+              SABUL has almost no goodput: each loss freezes it for a round trip and takes a ninth \
+              of its rate, and it increases its rate only every 10 ms, ten of TCP's round trips.",
     set: Set::Full,
 };
 
@@ -258,8 +257,7 @@ pub(super) static FIG7: Experiment = Experiment {
     differs: "The paper's text gives none of the figure's values, only the labels of its axes, so \
               this page compares nothing with the figure. The paper does not say how its mice \
               arrived; 1 MB every 70 ms, as here, is an offered load of 114 Mbit/s. The row \
-              `aggregate goodput` is SABUL's. The queue here holds a bandwidth-delay product, so \
-              it delays packets of the mice more often than it drops them.",
+              `aggregate goodput` is SABUL's.",
     learned: "Short connections spend their time in slow start. A queue that other flows keep full \
               costs short connections losses and delay: the mice lose \
               {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} % of their goodput with one SABUL \
