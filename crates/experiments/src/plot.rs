@@ -344,7 +344,6 @@ impl Plot {
 type Backend<'a> = SVGBackend<'a>;
 type Area<'a, 'b> = DrawingArea<Backend<'b>, Shift>;
 
-/// The style of a series.
 #[derive(Clone, Copy)]
 struct Look {
     colour: RGBColor,

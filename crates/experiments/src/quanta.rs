@@ -245,7 +245,6 @@ pub(crate) static FIG6: Experiment = Experiment {
 /// Figure 7's two situations: Mbit/s of object data, loss in per cent.
 const FIG7_LINES: [(f64, u64); 2] = [(611.0, 0), (682.0, 12)];
 const FIG7_MEGABYTES: [u64; 9] = [2, 5, 10, 25, 50, 100, 200, 450, 900];
-/// Why the largest payload is not emulated.
 const LARGEST: &str = "in one segment it would need four times its size in memory, and the curves \
                        are flat there";
 

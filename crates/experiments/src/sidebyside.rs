@@ -30,7 +30,6 @@ const CONTENDERS: [(&str, &str); 12] = [
     ("TCP BBR", "bbr"),
     ("TCP BBR, 8 connections", "bbr8"),
 ];
-/// Why BBR is not simulated.
 const NO_MODEL: &str = "this page measures only the kernel's own BBR";
 const FOBS: &str = "fobs";
 const SABUL: &str = "sabul";

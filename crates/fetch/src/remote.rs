@@ -155,7 +155,6 @@ impl Client {
         Ok(remote)
     }
 
-    /// Asks for the digest with a HEAD request.
     fn digest_by_head(&self, remote: &Remote, want: (&str, &str)) -> Option<Digest> {
         let reply =
             self.send(true, &remote.at, &[want, ("want-digest", "sha-256, md5;q=0.5")]).ok()?;

@@ -180,7 +180,7 @@ impl Place {
     }
 
     /// Returns whether this is a link in `/dev`, in `/proc` or to a path below `/proc`, such as
-    /// `/dev/stdout`. Replacing such a link would break other programs.
+    /// `/dev/stdout`.
     pub(crate) fn is_of_the_system(&self) -> bool {
         let Place::Ambient(path) = self else { return false };
         let is_of_proc = |path: &Path| path.starts_with("/proc");

@@ -59,8 +59,7 @@ pub struct RangeFile {
     path: PathBuf,
     /// The folder of a new file, until it is synced.
     created_in: Option<SharedFolder>,
-    /// The number of hard links of a file that is open for changes. The number falls when another
-    /// file replaces this file.
+    /// The number of hard links of a file that is open for changes.
     links: Option<u64>,
 }
 
@@ -236,7 +235,6 @@ impl ChunkValues {
         }
     }
 
-    /// A panic of another reader leaves the cache consistent.
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -363,7 +361,6 @@ mod tests {
         assert_eq!(known.get(&stamp(0), 0), None);
         assert_eq!(known.get(&stamp(1), 0), Some([1; 32]));
         assert_eq!(known.get(&stamp(2), 0), Some([2; 32]));
-        // The values of the other files keep their order.
         let known = Arc::new(known);
         drop(known.forget((1, 1)));
         (3..5).for_each(|n| known.put(stamp(n), 0, [n as u8; 32]));

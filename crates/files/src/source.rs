@@ -44,7 +44,6 @@ pub struct ChunkRead {
     pub value: Digest,
 }
 
-/// One given source.
 #[derive(Debug)]
 struct Origin {
     folders: Folders,
@@ -298,7 +297,6 @@ impl Source {
         self.manifest.entries()[entry as usize].size().unwrap_or(0)
     }
 
-    /// Fills `piece` from a file. If the file has failed, fills it with zeros and returns false.
     fn read_piece(&mut self, entry: u32, offset: u64, piece: &mut [u8]) -> bool {
         if !self.failed.contains(&entry) {
             match self.read_unchanged(entry, offset, piece) {

@@ -53,7 +53,6 @@ impl Spot<'_> {
 }
 
 impl Walk {
-    /// Returns an empty walk, over one source or `several`.
     pub(crate) fn new(watch: Watch, several: bool, memory: Box<dyn ListMemory>) -> Walk {
         Walk {
             listing: Listing::default(),
@@ -91,7 +90,6 @@ impl Walk {
         }
     }
 
-    /// Adds a link of the folder `parent`.
     pub(crate) fn link(&mut self, spot: Spot<'_>, parent: &dyn Folder, attributes: &Attributes) {
         match parent.read_link(spot.name()) {
             Ok(target) => {
@@ -394,7 +392,6 @@ mod tests {
         assert!(is_ours(&Attributes { mode: 0o400, ..found }));
     }
 
-    /// Returns the holes of a file with content in `data`.
     fn holes(size: u64, data: &[Range<u64>]) -> Vec<Range<u64>> {
         let next = |at| data.iter().find(|data| data.end > at);
         let next_data = |at| Ok(next(at).map(|data| data.start.max(at)));

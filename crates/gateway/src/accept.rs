@@ -76,7 +76,6 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Number of connections of each address.
 struct Places {
     taken: RefCell<HashMap<IpAddr, usize>>,
     traffic: Arc<Traffic>,
@@ -124,7 +123,6 @@ pub(crate) struct Serving {
     pub(crate) traffic: Arc<Traffic>,
 }
 
-/// A handler of requests.
 pub(crate) trait Answers: Send + Sync + 'static {
     /// Answers a request from `address`. The reply may carry an [`AccessRecord`] for
     /// [`Answers::disconnected`].
@@ -138,7 +136,6 @@ pub(crate) trait Answers: Send + Sync + 'static {
     fn disconnected(&self, _: AccessRecord) {}
 }
 
-/// Answers all connections until `stopped`.
 pub(crate) fn run(
     listener: std::net::TcpListener,
     serving: Serving,

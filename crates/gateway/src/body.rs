@@ -31,7 +31,6 @@ impl Body {
     }
 }
 
-/// Sends the pieces of a body.
 pub(crate) struct Pieces(mpsc::Sender<io::Result<Option<Bytes>>>);
 
 impl Pieces {

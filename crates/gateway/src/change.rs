@@ -116,7 +116,6 @@ pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     }
 }
 
-/// Removes a file, or a folder with its contents.
 pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -> Reply {
     if let Err(reply) = judge(shared, &place, headers).await {
         return reply;

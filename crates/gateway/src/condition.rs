@@ -6,7 +6,6 @@ use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
 use longhaul_files::Stamp;
 
-/// Version of a file for comparisons.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     /// A strong ETag, with its quotes; empty for a folder.
@@ -42,7 +41,6 @@ pub(crate) fn at(seconds: i64) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// Result of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
     /// Continue.

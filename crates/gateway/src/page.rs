@@ -111,7 +111,6 @@ fn random() -> Result<String, Error> {
     Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
-/// State that all requests share.
 struct Pages {
     watched: Box<dyn Watched>,
     token_hash: [u8; 32],
@@ -268,7 +267,6 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often its state and its metrics are rendered.
     #[derive(Clone, Default)]
     struct Counted(Arc<AtomicU32>);
 

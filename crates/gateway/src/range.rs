@@ -6,7 +6,6 @@ use std::ops::Range;
 /// standard allows.
 const MOST: usize = 64;
 
-/// The requested part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The whole file.

@@ -8,10 +8,8 @@ use rustix::io::Errno;
 
 use crate::body::Body;
 
-/// Type of all replies.
 pub(crate) type Reply = Response<Body>;
 
-/// Returns a reply with a line of text.
 pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Reply {
     let mut text = text.into();
     if !text.is_empty() {

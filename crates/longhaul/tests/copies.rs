@@ -20,7 +20,6 @@ const JOURNAL: &str = ".x.lh-journal";
 /// Length in bytes of a journal with a few chunks.
 const SOME_CHUNKS: u64 = 300;
 
-/// Copies a tree to the server and back.
 async fn there_and_back() {
     let rig = Rig::new();
     write_tree(&rig.here("run"), 20, 3 << 20);
@@ -62,7 +61,6 @@ fn a_tree_is_copied_without_a_runtime() {
     blocking::wait(there_and_back());
 }
 
-/// Drops a copy half-way; the same call resumes it.
 async fn dropped_then_resumed(rig: &Rig, pull: bool) {
     let server = rig.server().start().await.expect("it listens");
     let client = rig.client();

@@ -154,7 +154,6 @@ const ENDS: [Ends; 6] = [
 const PLACED: &str = "as longhaul builds it";
 /// Losses in units of 1/100,000, in both directions.
 const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
-/// Why these cases are not emulated.
 const NOT_BUILT: &str = "a real copy has no reorder buffer and does not send control on the stream \
                          alone, so only the case `as longhaul builds it` could run";
 

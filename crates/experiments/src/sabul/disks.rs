@@ -38,7 +38,6 @@ const RUNS: [Run; 7] = [
     run("SARA to SARA", SITE, (900, 800), 600.0),
 ];
 
-/// Why these cases are not emulated.
 const DISKS: &str = "the result depends on the disks, and emulated files are in memory";
 
 pub(super) static TABLE2: Experiment = Experiment {

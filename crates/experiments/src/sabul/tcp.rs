@@ -19,7 +19,6 @@ const CLEAN: &str = "no loss";
 const PAIR: &str = "a local and a far flow into one host";
 const LATE_PAIR: &str = "the same two flows, packets of the near one up to 0.2 ms late";
 const LATE_PACKETS: &str = "packets of the near one up to 0.2 ms late";
-/// Why the case [`LATE_PAIR`] is not emulated.
 const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 /// "2 data streams originating in Amsterdam. … When TCP replaced SABUL, the speed dropped to about
 /// 55 Mbps" (section 6, below Table 3).

@@ -122,8 +122,7 @@ impl RangeFile {
         }
     }
 
-    /// Records the file's new version after a change through this value; the file must have `size`
-    /// bytes.
+    /// Records the file's new version after a change; the file must have `size` bytes.
     fn renew(&mut self, size: u64) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("write", &self.path, &error))?;
@@ -197,7 +196,6 @@ mod tests {
         let path = top.path().join("data");
         fs::write(&path, b"0123456789").unwrap();
         let mut file = open(top.path(), "data").unwrap();
-        // The check before the write has passed; then the file is replaced.
         file.file.write_all_at(b"x", 0).unwrap();
         fs::write(top.path().join("next"), b"next").unwrap();
         fs::rename(top.path().join("next"), &path).unwrap();
@@ -253,7 +251,6 @@ mod tests {
         let old = file.read_chunk(0, &mut buf, &known).unwrap();
         known.put(*file.stamp(), 0, old);
         let guard = known.forget(file.stamp().identity);
-        // The clock of the file system may not have advanced between these calls.
         file.write(5, b"x").unwrap();
         let new = file.read_chunk(0, &mut buf, &known).unwrap();
         known.put(*file.stamp(), 0, new);

@@ -1,5 +1,5 @@
-//! Locks on folders while a copy runs. Each of two copies of a tree into one place would lock files
-//! that the other needs, so neither would be complete. So the second copy is refused.
+//! Locks on folders while a copy runs. Two copies of a tree into one place would lock each other's
+//! files, and neither would be complete. So the second copy is refused.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,8 +13,7 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// Maximum number of top folders that one copy locks. A second run of the same command fails at the
-/// first lock.
+/// Maximum number of top folders that one copy locks.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.
@@ -24,7 +23,7 @@ pub(super) struct Alone {
 }
 
 /// The top folders that the sources of one command have locked. They stay locked until the command
-/// ends, so no other command locks them between two sources.
+/// ends.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,

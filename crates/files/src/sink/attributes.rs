@@ -8,12 +8,11 @@ use crate::store::{Attributes, File, FileKind, Folder};
 
 pub(super) const PARTIAL_FILE: u32 = 0o600;
 
-/// Mode of a folder under construction. The sticky bit has no effect on a folder that only its
-/// owner may enter, so other programs have no reason to set this mode. A resumed copy thereby
-/// recognises the folders that an interrupted copy has created.
+/// Mode of a folder under construction. Other programs have no reason to set it, because the sticky
+/// bit has no effect on a folder that only its owner may enter. A resumed copy recognises such a
+/// folder by this mode.
 pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
 
-/// The set-group-ID bit, which a folder inherits from the folder that holds it.
 const SET_GROUP_ID: u32 = 0o2000;
 
 pub(super) fn is_unfinished(found: &Attributes) -> bool {
@@ -63,7 +62,6 @@ impl Keep {
         file.set_modified(self.modified.unwrap_or(entry.modified))
     }
 
-    /// Gives an existing equal file the attributes to keep.
     pub(super) fn repair(self, file: &dyn File, entry: &Entry) -> io::Result<()> {
         if let Some(mode) = self.mode(entry) {
             file.set_mode(mode)?;

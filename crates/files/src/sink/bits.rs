@@ -10,7 +10,6 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Returns an empty set of numbers below `len`.
     pub(super) fn new(len: u64) -> Bits {
         Bits { words: vec![0; len.div_ceil(64) as usize], len, count: 0 }
     }

@@ -78,7 +78,6 @@ impl Ground {
         }
     }
 
-    /// Returns the ground of a copy below `base`, under the names of the manifest.
     fn below(base: SharedFolder, place: &Place, manifest: &Arc<Manifest>) -> Ground {
         Ground {
             manifest: manifest.clone(),
@@ -221,7 +220,6 @@ impl Ground {
         self.folders.at(&path)
     }
 
-    /// Returns the mark of a finished copy, if the copy has created its top folder.
     pub(super) fn take_mark(&mut self) -> Option<Mark> {
         let name = self.mark.take()?;
         Some(Mark { folder: self.base().clone(), name, place: self.place.clone() })
@@ -305,7 +303,6 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     file_error("use", place.named(), error)
 }
 
-/// Checks the name of a destination, which may come from a peer.
 fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     let shown = place.shown();
     let refuse = |what| Error::new(FileErrorKind::Request, what).at(place.named());
@@ -320,8 +317,7 @@ fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that a link leads to a file or to nothing; only such a link may be replaced. A link to a
-/// device or a pipe is a name that the system and other programs use.
+/// Checks that a link leads to a file or to nothing; only such a link may be replaced.
 fn check_target(place: &Place) -> Result<(), Error> {
     if place.is_of_the_system() {
         let what = format!("{} is the system's name for an open file", place.shown());
@@ -338,8 +334,7 @@ fn no_folder(place: &Place) -> Error {
     Error::new(FileErrorKind::File, what).at(place.named()).advise("remove it or copy elsewhere")
 }
 
-/// Returns the error for a destination that a copy must not replace, such as a device. `is` is the
-/// verb of the text: the destination is a device, or leads to a device.
+/// Returns the error for a device, socket or pipe. `is` is the verb of the text.
 fn no_file(is: &str, place: &Place) -> Error {
     let shown = place.shown();
     let what = format!("{shown} {is} a device, socket or pipe, and a copy creates a file");
@@ -351,8 +346,7 @@ fn is_top_a_folder(manifest: &Manifest) -> bool {
 }
 
 /// Creates the folder for the content of the source folder. The new folder has the source's mode
-/// minus the umask, but its owner can always write. The folder has this mode from the start,
-/// so an interrupted copy needs no correction.
+/// minus the umask, but its owner can always write.
 fn make_folder(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<SharedFolder> {
     let mode = manifest.folder_mode().unwrap_or(0o777) & 0o777;
     parent.make_folder(name, mode | 0o700)?;

@@ -169,7 +169,7 @@ impl Sink {
     }
 
     /// Refuses the copy if it would remove more names than the limit, or any name although the
-    /// source has no files. Called before the copy changes anything in an existing destination.
+    /// source has no files.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
@@ -217,7 +217,7 @@ impl Sink {
     }
 }
 
-/// A folder of the destination in the walk.
+/// A folder in the walk.
 struct Level {
     path: Vec<u8>,
     /// The folder's entry in the manifest; `None` for the top, and for a folder that the source
@@ -390,8 +390,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Handles an `entry` that the innermost folder does not list. If the entry is found by its
-    /// name, the file system stores the entry under another name.
+    /// Handles an `entry` that the innermost folder does not list. If a lookup finds it, the file
+    /// system stores its name in another form.
     fn note_unlisted(&mut self, entry: u32) {
         let Some(level) = self.stack.last() else { return };
         let name = self.manifest.name(entry);
@@ -401,7 +401,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes an entry with its content.
     fn pass(&mut self, entry: u32) {
         let behind = self.next.max(entry + 1);
         let left = self.manifest.entries().iter().skip(behind as usize);

@@ -201,7 +201,7 @@ impl Sink {
         Ok(self.ground.take_mark())
     }
 
-    /// Syncs names that may be missing on disk. All content was synced before.
+    /// Syncs names that may be missing on disk.
     pub(super) fn sync_names(&self) -> Result<(), Error> {
         if !self.has_unsynced_names() {
             return Ok(());
@@ -213,9 +213,8 @@ impl Sink {
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))
     }
 
-    /// Returns whether any name may be missing on disk. The folder of a large file is synced at the
-    /// file's completion, but the name of an existing file may come from a run that was killed
-    /// before its sync.
+    /// Returns whether any name may be missing on disk. The name of an existing file may come from
+    /// a run that was killed before its sync.
     fn has_unsynced_names(&self) -> bool {
         let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
         let mut named = entries.filter(|(_, (_, state))| **state == State::Done);

@@ -18,8 +18,7 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, File, Folder, OpenFile};
 use crate::{CHUNK, Entry, Watch, names};
 
-/// Bytes of holes that a copy may hash, in addition to as many bytes as it has received. BLAKE3
-/// also hashes the position of every KiB, so each subtree of zeros must be hashed again.
+/// Bytes of holes that a copy may hash, in addition to as many bytes as it has received.
 const HASHED_HOLES: u64 = 4 << 30;
 
 /// Counts the bytes of hashed holes, and limits them: a few bytes on the wire can announce holes
@@ -28,8 +27,8 @@ const HASHED_HOLES: u64 = 4 << 30;
 pub(super) struct HoleBudget(u64);
 
 impl HoleBudget {
-    /// Takes `bytes` if they are within the limit. The limit grows with the received content of
-    /// `come` bytes.
+    /// Takes `bytes` if they are within the limit, which grows with the `come` bytes of received
+    /// content.
     fn take(&mut self, bytes: u64, come: u64) -> bool {
         let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
         if is_within {
@@ -39,7 +38,6 @@ impl HoleBudget {
     }
 }
 
-/// A large file that has begun.
 #[derive(Debug)]
 pub(super) struct Large {
     number: u32,
@@ -67,7 +65,7 @@ pub(super) struct Large {
     is_named: bool,
     /// Whether a sync failed. If so, the file's chunks must no longer be journalled or synced.
     has_lost: bool,
-    /// When the file was last used. The least recently used file is closed first.
+    /// When the file was last used.
     pub(super) used: u64,
 }
 
@@ -330,7 +328,6 @@ impl Large {
         Ok(true)
     }
 
-    /// Records a chunk of the partial file as verified.
     fn take(&mut self, chunk: u64, value: Digest) {
         if self.have.insert(chunk) {
             self.missing = self.missing.saturating_sub(1);
@@ -485,8 +482,7 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // A failed sync loses a file's content, but not a folder's entries. So a second sync of the
-        // folder is useful.
+        // A failed sync loses a file's content, but not a folder's entries.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
         // If the removal fails, the next copy to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));

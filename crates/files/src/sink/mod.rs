@@ -149,8 +149,7 @@ struct Comparing {
     under_final_name: Option<Attributes>,
 }
 
-/// Maximum bytes that may wait for a sync. A power failure loses no more than these, incomplete
-/// chunks, and incomplete small files.
+/// Maximum bytes that may wait for a sync.
 const MOST_UNSYNCED: u64 = 48 << 20;
 
 /// Longest time that verified data may wait for the sync and the journal.
@@ -186,7 +185,6 @@ pub struct Sink {
     /// Entries that were written again after a failed sync. After a second failure they are given
     /// up.
     restarted: BTreeSet<u32>,
-    /// Bytes written since the last sync.
     unsynced: u64,
     most_unsynced: u64,
     /// Whether the folders that this copy or an interrupted copy has created are synced.
@@ -209,7 +207,6 @@ pub struct Sink {
     has_unsynced_name: bool,
     /// Folders that this copy or an interrupted copy has created, without their final mode.
     unfinished: Bits,
-    /// Counter of uses of large files.
     uses: u64,
     synced: Instant,
     #[cfg(test)]
@@ -486,7 +483,6 @@ impl Sink {
         }
     }
 
-    /// Gives a large file its final name.
     fn complete_large(&mut self, entry: u32) -> io::Result<()> {
         let Some(mut large) = self.larges.remove(&entry) else { return Ok(()) };
         large.hash_holes(&mut self.holes, self.written, &self.watch);

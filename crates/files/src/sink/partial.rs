@@ -1,11 +1,11 @@
 //! A partial file is the file that a copy writes until the file is complete. The copy locks a
 //! partial file, and never opens it through a link.
 //!
-//! On a file system without locks, a copy writes only to files that it has created. It copies the
+//! On a file system without locks, a copy writes only to files that it has created, and copies the
 //! chunks of an existing partial file into a new file (`large`). Without locks, or if other users
 //! can change the folder, somebody else may replace the file at any time. In these cases the copy
-//! first renames a complete file to a name that no other copy knows, then checks the file, then
-//! renames the file to its final name.
+//! first renames a complete file to a name that no other copy knows, then checks it, then gives it
+//! its final name.
 
 use std::io;
 use std::ops::Range;
@@ -16,7 +16,6 @@ use crate::store::{self, Access, Attributes, File, FileKind, Folder, OpenFile};
 use crate::walk::holes_of;
 use crate::{CHUNK, names};
 
-/// Maximum number of tries to open a partial file that changes meanwhile.
 const TRIES: usize = 10;
 
 /// Opens the partial file `name` and locks it. Resets the permissions: only the owner can read the
@@ -85,9 +84,8 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
     Err(store::busy())
 }
 
-/// Removes the partial file `name`; with `identity`, only if the file has this identity. If
-/// possible, locks the file first, as every copy does before it renames or removes a partial file.
-/// So a file that another copy is about to rename stays.
+/// Removes the partial file `name`; with `identity`, only if the file has this identity. Locks the
+/// file first if possible, so a file that another copy is about to rename stays.
 pub(super) fn remove_free(
     folder: &dyn Folder,
     name: &[u8],
@@ -157,7 +155,6 @@ pub(super) fn is_own(found: &Attributes) -> bool {
     found.kind == FileKind::File && found.links <= 1 && found.is_own()
 }
 
-/// Returns whether `error` means that another copy uses the file.
 pub(super) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }
@@ -165,7 +162,7 @@ pub(super) fn is_busy(error: &io::Error) -> bool {
 const PAGE: usize = 4096;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// How to write content to a file.
+/// How to write to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
     /// Whether zero pages may be left as holes.
@@ -276,7 +273,6 @@ mod tests {
         let file = folder.create(b".x.lh-part", 0o600).unwrap();
         let identity = file.attributes().unwrap().identity;
         let looks = std::cell::Cell::new(0);
-        // The first look finds the right file. Then another user replaces it.
         let is_it = |found: &Attributes| {
             looks.set(looks.get() + 1);
             let is_it = found.identity == identity;

@@ -19,7 +19,7 @@ use crate::place::{Place, file_error};
 use crate::store::{self, FileKind, OpenFile};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
-/// Maximum number of chunks after a missing chunk: the chunks of the parts in flight.
+/// Maximum number of chunks after a missing chunk.
 const AHEAD: u64 = 16 << 10;
 
 /// A growing file under a temporary name.

@@ -19,7 +19,7 @@ use crate::store::{Access, Attributes, File, FileKind, OpenFile};
 use crate::watch::Held;
 use crate::{CHUNK, Entry, Kind, Watch, names};
 
-/// Interval between checks whether another copy has unlocked a file. A lock gives no notification.
+/// Interval between checks whether another copy has unlocked a file.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The position of the walk in the tree, and its results so far.
@@ -50,9 +50,7 @@ impl Basis {
         Ok(Basis { file, attributes })
     }
 
-    /// Returns whether this is the file that `earlier` describes, without a change since then. A
-    /// change through a memory map, or within one tick of the file system's clock, may go
-    /// unnoticed.
+    /// Returns whether this is the file that `earlier` describes, apparently unchanged.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);
@@ -67,7 +65,6 @@ impl Basis {
         self.attributes.size == size
     }
 
-    /// Returns the values of the complete and readable chunks, for a file of `size` bytes.
     fn values(&self, size: u64, watch: &Watch) -> io::Result<Vec<(u64, Digest)>> {
         let value = |chunk| {
             watch.go_on()?;
@@ -155,8 +152,7 @@ impl Sink {
         })
     }
 
-    /// For a dry run: checks that the entry could be created in its folder. Skips the check in a
-    /// new folder, where every entry could be created, and for an entry that may be equal.
+    /// For a dry run: checks that the entry could be created in its folder.
     fn check_may_create(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
         let is_settled =
             self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);
@@ -465,7 +461,6 @@ impl Sink {
         due.map(|chunk| self.object.chunk_content(chunk) as u64).sum()
     }
 
-    /// Returns the chunks that need not be sent, except holes.
     fn have(&self) -> Vec<Range<u64>> {
         let mut missing = self.needed.clone();
         self.object.hole_chunks().for_each(|hole| missing.insert_run(hole));

@@ -115,7 +115,6 @@ impl Sink {
         }
     }
 
-    /// Gives up an entry whose sync failed again; the copy of a single file fails.
     fn sync_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         if self.ground.manifest.is_single() {
             return Err(self.sync_error(&self.ground.place, error));
@@ -157,7 +156,6 @@ mod tests {
     use crate::store::memory::Disk;
     use crate::{CHUNK, LARGE, Place, SinkOptions, Source, SourceOptions, Watch};
 
-    /// The copy of a folder with one file to a new folder.
     struct Copy {
         source: Source,
         sink: Sink,
@@ -181,7 +179,6 @@ mod tests {
             Copy { source, sink }
         }
 
-        /// Writes the first missing chunk, and returns its number.
         fn write(&mut self) -> u64 {
             let chunk = self.sink.missing()[0].start;
             let mut buffer = vec![0; CHUNK as usize];

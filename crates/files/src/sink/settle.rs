@@ -87,7 +87,7 @@ impl Sink {
         }
     }
 
-    /// Records that a chunk of the object need not arrive, if it was missing.
+    /// Records that a chunk need not arrive, if it was missing.
     pub(super) fn set_needless(&mut self, chunk: u64) {
         if self.needed.remove(chunk) {
             match self.needless.last_mut() {
@@ -110,7 +110,6 @@ mod tests {
     use crate::sink::{SYNC_EVERY, SinkOptions};
     use crate::{CHUNK, LARGE, Listed, Manifest, Place, Shape, Verdict, Watch};
 
-    /// Returns a destination for a folder with a large file and a small one.
     fn sink(top: &std::path::Path) -> Sink {
         let file = |path: &str, size| {
             let kind = Kind::file(size);

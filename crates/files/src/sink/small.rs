@@ -36,20 +36,18 @@ struct Begun {
     mode: u32,
 }
 
-/// A complete file that waits for the sync.
 #[derive(Debug)]
 struct Whole {
     entry: u32,
     stamp: Stamp,
     /// Kept open if files are synced one by one: the file's final mode may forbid another open, and
-    /// a new descriptor may not report an earlier write error. Closed if one call syncs all files,
-    /// because many descriptors would exhaust the process's limit.
+    /// a new descriptor may not report an earlier write error.
     file: Option<OpenFile>,
 }
 
-/// Identifies a partial file. The system reuses the inode of a file that another copy has removed,
-/// so the inode alone proves nothing. The modification time distinguishes an incomplete file from a
-/// complete one, which has the time of the source's file.
+/// Identifies a partial file. The inode alone proves nothing, because the system reuses it. The
+/// modification time distinguishes an incomplete file from a complete one, which has the time of
+/// the source's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     identity: (u64, u64),
@@ -63,7 +61,6 @@ impl Stamp {
     }
 }
 
-/// All small files of a tree that are in progress.
 #[derive(Debug, Default)]
 pub(super) struct Small {
     begun: BTreeMap<u32, Begun>,
@@ -93,7 +90,6 @@ impl Small {
         Small { new: Bits::new(entries as u64), ..Small::default() }
     }
 
-    /// Records that no other file has an entry's name.
     pub(super) fn set_new(&mut self, entry: u32) {
         self.new.insert(entry.into());
     }
@@ -348,7 +344,6 @@ mod tests {
         Whole { entry, stamp, file }
     }
 
-    /// Returns a destination on `disk` and its file in progress, with this mode.
     fn begun(disk: &crate::store::memory::Disk, mode: u32) -> (Ground, Whole) {
         let root = crate::store::buffers::Store(disk.root());
         let place = crate::Place::Stored { root, path: "x".into() };
@@ -392,7 +387,6 @@ mod tests {
         Ground::open(&place, &std::sync::Arc::new(manifest), false).unwrap()
     }
 
-    /// Writes the first byte of a file.
     fn write_first(small: &mut Small, ground: &mut Ground, entry: u32) {
         let extent = Extent { entry, file_offset: 0, chunk_offset: 0, len: 1 };
         small.write(ground, KEEP, &extent, b"a").unwrap();

@@ -8,7 +8,6 @@ use longhaul_proto::units::Bytes;
 use crate::error::{Error, FileErrorKind};
 use crate::store::{Folder, Room};
 
-/// Returns whether an error means that the disk is full or the quota is used up.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -21,7 +20,6 @@ pub(super) fn full(path: &Path, size: u64, error: &io::Error) -> Error {
         .advise("free space and run the same command again to resume")
 }
 
-/// The space needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Need {
     pub(super) bytes: u64,

@@ -1,5 +1,4 @@
-//! A worker pool for many small operations on files. These operations consist of system calls and
-//! rarely wait for the disk.
+//! A worker pool for many small operations on files.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -10,8 +9,7 @@ use super::destination::Ground;
 
 /// Maximum number of threads. More would block each other: a folder takes one new name at a time.
 const MOST: usize = 4;
-/// Minimum number of operations per thread, except for the last thread. Fewer operations take less
-/// time than the start of a thread.
+/// Minimum number of operations per thread, except for the last thread.
 const LEAST: usize = 64;
 
 fn workers() -> usize {

@@ -25,13 +25,10 @@ use super::manifest::FileTime;
 
 pub(super) use scarce::kept;
 
-/// An open folder that several owners share.
 pub(crate) type SharedFolder = Arc<dyn Folder>;
 
-/// An open file.
 pub(crate) type OpenFile = Box<dyn File>;
 
-/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     File,
@@ -40,7 +37,6 @@ pub(crate) enum FileKind {
     Other,
 }
 
-/// The attributes of a file, folder or link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     pub(crate) kind: FileKind,
@@ -68,7 +64,6 @@ impl Attributes {
         (u64::from(changed) << 32) + u64::from(half(device, inode))
     }
 
-    /// Returns whether this process's user is the owner.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == real::user()
     }
@@ -88,7 +83,6 @@ fn half(a: u64, b: u64) -> u32 {
     u32::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// The access mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -96,17 +90,15 @@ pub(crate) enum Access {
     ReadWrite,
 }
 
-/// Free space of a file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) free: u64,
-    /// Bytes of a block: the last block of each file is half empty on average.
+    /// Bytes of a block.
     pub(crate) block: u64,
     /// Free inodes; `None` if the file system has no limit.
     pub(crate) free_files: Option<u64>,
 }
 
-/// An open folder.
 pub(crate) trait Folder: Debug + Send + Sync {
     fn attributes(&self) -> io::Result<Attributes>;
 
@@ -186,7 +178,6 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Syncs this folder's entries; succeeds if the file system cannot sync folders.
     fn sync(&self) -> io::Result<()>;
 
-    /// Syncs this folder's file system.
     fn sync_file_system(&self) -> io::Result<()>;
 
     /// Returns the attributes of `name`; `None` if there is no such entry.
@@ -199,7 +190,6 @@ pub(crate) trait Folder: Debug + Send + Sync {
     }
 }
 
-/// An open file.
 pub(crate) trait File: Debug + Send + Sync {
     fn attributes(&self) -> io::Result<Attributes>;
 
@@ -241,7 +231,6 @@ pub(crate) trait File: Debug + Send + Sync {
     /// Advises the system that the file will be read from its start to its end.
     fn read_ahead(&self);
 
-    /// Syncs the content.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Syncs content and attributes.
@@ -266,7 +255,6 @@ pub(crate) trait File: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Writes all of `content` at `at`.
     fn write_all_at(&self, mut content: &[u8], mut at: u64) -> io::Result<()> {
         while !content.is_empty() {
             match self.write_at(content, at) {

@@ -260,7 +260,6 @@ fn sparse_files_stay_sparse() {
     assert_eq!(outcome.digest, Some(*expected.as_bytes()));
 }
 
-/// Writes a file of `size` bytes with content in each of the `chunks`.
 fn write_sparse(path: &Path, size: u64, chunks: &[u64]) {
     let file = std::fs::File::create(path).unwrap();
     file.set_len(size).unwrap();

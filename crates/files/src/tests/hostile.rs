@@ -96,7 +96,6 @@ fn a_million_entries_can_be_read() {
     assert_eq!(Manifest::decode(&encoded).unwrap(), manifest);
 }
 
-/// Memory for a list, with a limit.
 #[derive(Debug)]
 struct Limit(u64);
 

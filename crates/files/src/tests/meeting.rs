@@ -7,7 +7,6 @@ use crate::store::memory::Disk;
 
 const SMALL: u64 = 3 * CHUNK;
 
-/// Starts the copy of a tree with one file of `size` bytes, named `x`, into the destination.
 fn tree_of(ends: &Ends, folder: &str, size: u64, seed: u64) -> Copy {
     let from = ends.from.join(folder);
     write(from.join("x"), &content(size, seed));
@@ -119,7 +118,6 @@ fn without_locks() -> (Disk, Place) {
     (disk, to)
 }
 
-/// Starts the copy of a file of `size` bytes to the place `to`; `seed` chooses the content.
 fn large_of(ends: &Ends, to: &Place, size: u64, seed: u64) -> Copy {
     let from = ends.from.join(format!("{seed}"));
     if !from.exists() {

@@ -101,7 +101,6 @@ fn source(paths: &[&Path]) -> Source {
     Source::open(&places, &SourceOptions { recursive: true, ..Default::default() }).unwrap()
 }
 
-/// A folder for a source and one for a destination.
 struct Ends {
     _folder: tempfile::TempDir,
     from: PathBuf,
@@ -117,12 +116,10 @@ fn ends() -> Ends {
     Ends { _folder: folder, from, to }
 }
 
-/// A copy that can be stopped and inspected.
 struct Copy {
     source: Source,
     sink: Sink,
     plan: Plan,
-    /// Bytes of content that were sent.
     sent: u64,
 }
 

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Ends a copy like a kill: no more syncs or journal writes, and locks are released.
 fn kill(copy: Copy) {
     copy.sink.kill();
 }

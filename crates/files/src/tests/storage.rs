@@ -19,8 +19,7 @@ use crate::store::memory::{Disk, Faults, Rng, Tree};
 /// Bytes that may wait for a sync in these runs.
 const UNSYNCED: u64 = 2 * CHUNK;
 
-/// The maximum number of chunks of a file in these runs. A file has at most [`LARGE`] bytes plus a
-/// part of a chunk.
+/// The maximum number of chunks of a file in these runs.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
 /// Number of attempts with faults; later attempts have none, so that each run ends.
@@ -305,7 +304,6 @@ fn show(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Returns the environment variable `name` as a number; `default` if the variable is not set.
 fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
@@ -427,7 +425,6 @@ fn large_of(to: &Disk, seconds: i64) -> (Source, impl Fn() -> (Sink, Plan)) {
     (source, open)
 }
 
-/// Copies the missing chunks and ends the copy of one file.
 fn finish(mut sink: Sink, source: &mut Source, to: &Disk) {
     bring(&mut sink, source, |_| true);
     assert_eq!(sink.finish().unwrap().files, 1);

@@ -1,5 +1,5 @@
-//! A disk in memory, for tests. Written data wait in a page cache until a sync. Faults, kills and
-//! power failures happen in between; a seed chooses them.
+//! A disk in memory, for tests, with a page cache. A seed chooses the faults and the losses of a
+//! power failure.
 //!
 //! A failed sync marks the unwritten pages as clean. Later syncs succeed, but the device never gets
 //! these pages. Reads return the new content until the cache drops it. Entries of a folder are
@@ -24,7 +24,6 @@ use crate::manifest::FileTime;
 
 const PAGE: usize = 4096;
 const ROOT: u64 = 1;
-/// The disk's number in identities.
 const DEVICE: u64 = 7;
 
 /// One number for each kind of fault: either its rate per 10,000 calls, or its count so far.
@@ -49,7 +48,6 @@ pub(crate) struct Faults {
     pub(crate) eviction: u32,
 }
 
-/// One page of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Page {
     /// Whether the cache has data for the page; false for a hole.
@@ -129,7 +127,7 @@ struct State {
     unread: (u64, u64),
 }
 
-/// A disk. Clones refer to the same disk.
+/// Clones refer to the same disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
@@ -243,7 +241,6 @@ impl Inode {
         }
     }
 
-    /// Returns the device's content, with the length that the device has for the file.
     fn stored_content(&self) -> Vec<u8> {
         let mut content = self.device.clone();
         content.resize(self.stored.len as usize, 0);
@@ -265,7 +262,6 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether a fault of the given `kind` happens.
     fn strike(&mut self, kind: impl Fn(&mut Faults) -> &mut u32) -> bool {
         let strikes = self.rng.chance(*kind(&mut self.faults));
         *kind(&mut self.struck) += u32::from(strikes);
@@ -450,7 +446,6 @@ impl State {
 }
 
 impl Disk {
-    /// Returns an empty disk without faults.
     pub(crate) fn new(seed: u64) -> Disk {
         let root = Inode::new(Body::Folder, 0o755, FileTime::default());
         Disk(Arc::new(Mutex::new(State {
@@ -477,7 +472,6 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Disables locks, as on some network file systems.
     pub(crate) fn lose_locks(&self) {
         self.state().has_locks = false;
     }
