@@ -1,5 +1,4 @@
-//! Replays the fuzz corpora: each file of `fuzz/corpus/NAME/` goes through the function that the
-//! fuzzer runs.
+//! Replays the fuzz corpora in `fuzz/corpus/`.
 
 #[allow(unreachable_pub, reason = "the fuzzer's binaries use it as a crate")]
 #[path = "../../../fuzz/src/lib.rs"]
@@ -17,7 +16,7 @@ use std::time::Duration;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::wire::Control;
 
-/// Maximum bytes of all corpora together: every checkout contains them.
+/// Of all corpora together; every checkout contains them.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {
@@ -73,11 +72,11 @@ fn messages_of_honest_programs_pass_all_checks() {
 #[test]
 fn a_client_completes_only_the_valid_copies_among_the_seeds() {
     let sessions = seeds_of("client_session");
-    // The stall timeouts: a copy that can complete does so within `long`, even on a busy host; the
-    // other copies stall, and end after `short`.
+    // Stall timeouts. A valid copy completes within `long`, even on a busy host. The others stall,
+    // and end after `short`.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
-    // Seed 1 is left out, because its result varies: its server disconnects, sometimes only after
-    // the copy is complete.
+    // The result of seed 1 varies: its server disconnects, sometimes only after the copy is
+    // complete.
     let expected = [(0, true, long), (2, false, short), (3, false, short), (4, false, short)];
     for (number, is_whole, stall) in expected.into_iter().chain([(5, true, long)]) {
         let seed = &sessions[number];

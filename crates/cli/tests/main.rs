@@ -1,4 +1,4 @@
-//! Tests of the whole program: rules of the source, and the command line with the real binary.
+//! Tests of the whole program.
 
 mod compare;
 mod corpus;

@@ -12,7 +12,7 @@ use crate::rig::{Ended, Skipped, bytes, need, skip, write};
 const SSHD: &str = "/usr/sbin/sshd";
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// The files of an sshd on the host `b`, and of its client.
+/// Also has the files of its client.
 struct Sshd(TempDir);
 
 impl Sshd {
@@ -48,19 +48,18 @@ impl Sshd {
         self.0.path()
     }
 
-    /// The command that runs this sshd on the host `b`.
+    /// Runs this sshd on the host `b`.
     fn serve(&self) -> String {
         let here = self.path().display();
         format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log")
     }
 
-    /// The command that enters this folder and waits until the sshd listens.
+    /// Waits until the sshd listens.
     fn ready(&self) -> String {
         let here = self.path().display();
         format!("cd {here}; until grep -q listening log 2>/dev/null; do sleep 0.05; done")
     }
 
-    /// Runs `script` in this folder on the host `a`.
     fn run(&self, script: &str) -> Result<Ended, Skipped> {
         let script = format!("set -e; {}; {script}", self.ready());
         let path = ["--rate", "100M", "--rtt", "10ms", "--loss", "0.1%"];
@@ -119,8 +118,8 @@ fn streams_and_channels_meet_over_ssh_across_a_long_path() {
          echo hello | {LONGHAUL} channel send {ends} b:lab/log",
         near("a")
     );
-    // On the host b: a receiver of the stream, then a subscriber that gets the last message of a
-    // room without other clients.
+    // A receiver of the stream, then a subscriber that gets the last message of a room without
+    // other clients.
     let receive = format!(
         "{}; {LONGHAUL} stream receive --check {ends} b:lab/cam > {here}/frames; \
          {LONGHAUL} channel receive --count 1 {ends} b:lab/log > {here}/message",

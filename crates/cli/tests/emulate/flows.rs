@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::{command, emulate, scenario, started, until_none_is_left};
 use crate::rig::{Child, need};
 
-/// Flows of every kind except commands, on a lossy path.
 const FLOWS: &str = r#"
 time-limit = "90s"
 [topology]
@@ -94,7 +93,7 @@ on = "30ms"
 off = "20ms"
 "#;
 
-/// Number of existing folders with objects of the run whose process is `pid`.
+/// Folders with objects of the run whose process is `pid`.
 fn scratches(pid: u32) -> usize {
     let prefix = format!("longhaul-emulate-{pid}-");
     let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
@@ -123,7 +122,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     // 3 MB in blocks of at most 1440 bytes; one in 200 is lost on average.
     assert!(count(0, "blocks") > 2_000 && count(0, "sent") > count(0, "blocks"), "{ended}");
     assert!(count(0, "lost") > 0 && count(0, "retransmitted") > 0, "{ended}");
-    // `cut` stops after 2.5 s at 9 Mbit/s, so it delivers at most 2.8 MB. Its object has 3.9 MB.
+    // `cut` stops after 2.5 s at 9 Mbit/s. Its object has 3.9 MB.
     assert!(count(2, "delivered_bytes") < 2_900_000, "{ended}");
     // `bulk` sends 1 MB in segments of at most 1460 bytes.
     assert!(count(3, "sent") >= 1_000_000 / 1_460, "{ended}");
@@ -131,7 +130,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     assert_eq!((lives(5), lives(6)), (Some(6), Some(3)), "{ended}");
     // A mouse (a short TCP connection) takes two round trips of 8 ms.
     assert!(flows[5]["lives_seconds"][0].as_f64() > Some(0.016), "a SYN and the data: {ended}");
-    // The flow `bursts` is on for 30 of 50 ms, and sends at 5 Mbit/s for at most 0.4 s.
+    // `bursts` is on for 30 of 50 ms, and sends at 5 Mbit/s for at most 0.4 s.
     assert!(count(7, "delivered_bytes") < 200_000 && count(7, "sent") > 10, "{ended}");
     let truth = ended.summary();
     assert!(truth["valid"].is_boolean() && truth["own_drops"].is_u64(), "{truth}");
@@ -158,7 +157,7 @@ fn a_table_shows_the_result_of_each_flow_and_the_status_shows_failures() {
     assert!(line("flow").contains("goodput") && line("small").contains("20.00 kB"), "{ended}");
     assert!(line("NOT FINISHED").contains("1.00 GB expected"), "{ended}");
 
-    // Endless flows end with the last other flow, and are not failures.
+    // Endless flows end with the last other flow.
     let endless = text.replace("size = \"1GB\"", "");
     let (_folder, file) = scenario(&endless);
     let ended = emulate(&[&file, "--quiet"]).expect("as before");

@@ -1,4 +1,4 @@
-//! Users and machines without permission to emulate, and the commands that work anyway.
+//! Users and machines without permission to emulate.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,10 +28,9 @@ fn a_device_closed_to_this_user_is_reported_with_the_fix() {
     need!(skip::unless(is_root, "only root can switch to a user without access to the device"));
     need!(have(&["unshare", "setpriv"]));
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
-    // 10 and 200 are the major and the minor number of the TUN device.
+    // The TUN device has the numbers 10 and 200.
     let device = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200";
-    // The program is mounted elsewhere, because the unprivileged user may have no access to its
-    // folder.
+    // The unprivileged user may have no access to the program's folder.
     let program = format!("touch /dev/net/longhaul && mount --bind {longhaul} /dev/net/longhaul");
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     let script =
@@ -68,7 +67,7 @@ fn an_interrupted_demo_cleans_up() {
     let demo = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     let args = ["demo", "--size", "20MB", "--dir", dir];
     let mut demo = Child::spawn(&mut piped(demo, &args));
-    // Waits until the demo prints the command of its copy.
+    // The demo prints the command of its copy.
     while demo.line().is_some_and(|line| !line.contains("longhaul cp ")) {}
     assert_ne!(entries(folder.path()), Vec::<PathBuf>::new());
     demo.signal(Signal::INT);
@@ -92,8 +91,7 @@ fn without_any_privilege_an_emulation_makes_a_user_namespace() {
 
 #[test]
 fn without_any_privilege_each_of_many_starts_gets_a_user_namespace() {
-    // Without the device, a start fails right after it has created its namespaces, so 800 starts
-    // take little time.
+    // Without the device, a start fails right after it has created its namespaces.
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let start = format!("{longhaul} emulate -- true 2>&1 | grep /dev/net/tun");
     let many = format!("n=800; while [ $n -gt 0 ]; do n=$((n-1)); {start} || exit 9; done");
@@ -103,7 +101,6 @@ fn without_any_privilege_each_of_many_starts_gets_a_user_namespace() {
     assert_eq!(ended.is(0, &[]).stdout.len(), 800, "{ended}");
 }
 
-/// Runs a shell script in a user namespace; skips the test if this host allows no namespace.
 fn unshared(flags: &[&str], script: &str) -> Result<Ended, Skipped> {
     let args = [&["--user"], flags, &["sh", "-c", script]].concat();
     let Ok(child) = piped(Command::new("unshare"), &args).spawn() else {

@@ -27,8 +27,7 @@ fn piped(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Waits until `left` finds none of the processes or files that must disappear. Polls, because no
-/// event reports their end.
+/// Polls, because no event reports the end.
 fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -41,7 +40,6 @@ fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
     }
 }
 
-/// Runs `longhaul emulate` to its end; skips the test if this host forbids emulation.
 fn emulate(args: &[&str]) -> Result<Ended, Skipped> {
     let ended = Child::spawn(&mut command(args)).end();
     // A program on a host may also end with 3.
@@ -51,7 +49,7 @@ fn emulate(args: &[&str]) -> Result<Ended, Skipped> {
     Ok(ended)
 }
 
-/// Starts `longhaul emulate` and waits until its command has printed the line `started`.
+/// Waits until the command has printed the line `started`.
 fn started(args: &[&str]) -> Result<Child, Skipped> {
     emulate(&["--", "true"])?;
     let mut child = Child::spawn(&mut command(args));
@@ -93,7 +91,7 @@ fn a_terminal_gets_a_shell_on_the_first_host() {
         command.arg("emulate").args(words).env("SHELL", "/bin/sh");
         let mut screen = Terminal::start(command);
         screen.shows("you are on host a (10.77.0.1); across the network: b (10.77.0.2).");
-        // `Terminal` discards the stdout of its command, so the text goes to stderr.
+        // `Terminal` discards stdout.
         screen.types("echo \"it is [$(uname -n)]\" >&2; exit 4\n");
         let (ended, text) = screen.end();
         assert_eq!(ended, Some(4), "{words:?}: {text}");
@@ -185,7 +183,7 @@ fn a_program_sees_its_emulated_host_as_the_machine() {
     assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
 }
 
-/// Skips the test if one of `programs` is missing.
+/// Skips the test if a program is missing.
 fn have(programs: &[&str]) -> Result<(), Skipped> {
     let found = |program: &&str| {
         let known = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
@@ -223,7 +221,7 @@ fn iperf3_measures_no_more_than_the_emulated_rate() {
     let report: Value = serde_json::from_str(&ended.is(0, &["a > b: "]).stdout.join("\n"))
         .expect("iperf3 -J prints JSON");
     let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
-    // Of the 1538 bytes of a full packet on the wire, 1448 are TCP payload. The tolerance is 1 %.
+    // Of the 1538 bytes of a full packet, 1448 are TCP payload. The tolerance is 1 %.
     assert!(rate > 1e6 && rate < 50e6 * 1_448.0 / 1_538.0 * 1.01, "{rate}");
 }
 
@@ -253,7 +251,7 @@ fn a_scenario_creates_its_hosts_and_runs_its_commands_at_their_times() {
         "#
     ));
     let ended = need!(emulate(&[&file]));
-    // The file's last command ends the run, although it starts before the other command.
+    // The file's last command ends the run.
     ended.is(9, &["flow bulk: a real copy must end", "left > right: ", "right1 > right: "]);
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");

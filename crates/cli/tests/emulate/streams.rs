@@ -14,10 +14,10 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
     need!(emulate(&["--", "true"]));
     let folder = tempfile::tempdir().expect("a folder can be made");
     let film = folder.path().join("film.ts");
-    // Four seconds of film: the example reads frames of 125,020 bytes, 50 a second.
+    // The example reads frames of 125,020 bytes, 50 a second.
     fs::write(&film, bytes(200 * 125_020, 1)).expect("it can be written");
     let mut script = Command::new(format!("{EXAMPLES}/video.sh"));
-    // Without DEADLINE the example uses 400 ms.
+    // DEADLINE is 400 ms by default.
     script.env("LONGHAUL", BINARY).env("WAY", "code");
     let film = film.to_str().expect("plain letters");
     let ended = Child::spawn(&mut piped(script, &[film, "--json"])).end();
@@ -25,15 +25,13 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
     let number = |field: &str| summary[field].as_u64().expect("a number");
     let written = number("on_time") + number("late");
     assert_eq!(written + number("missed") + number("unread"), 200, "{ended}");
-    // Until the first loss reports arrive, frames have repairs for a loss of less than 2 %, so some
-    // frames may be missed.
+    // Some frames may be missed before the first loss reports arrive.
     assert!(written > 100 && number("restored") > 100, "{ended}");
     let received = fs::metadata(format!("{film}.received")).expect("it was written");
     assert_eq!(received.len(), written * 125_020, "{ended}");
 }
 
-/// Sends 60 frames of 300,000 bytes over a path with an RTT of 40 ms and 2 % of loss. Returns the
-/// summaries of sender and receiver.
+/// Returns the summaries of sender and receiver.
 fn stream_by(way: &str) -> Result<(serde_json::Value, serde_json::Value), Skipped> {
     stream_over(
         &["--rate", "100M", "--loss", "2%"],
@@ -41,8 +39,8 @@ fn stream_by(way: &str) -> Result<(serde_json::Value, serde_json::Value), Skippe
     )
 }
 
-/// Sends frames of 300,000 bytes, 20 a second, over `path` with an RTT of 40 ms. Returns the
-/// summaries of sender and receiver.
+/// Frames of 300,000 bytes, 20 a second, with an RTT of 40 ms. Returns the summaries of sender and
+/// receiver.
 fn stream_over(
     path: &[&str],
     flags: &str,
@@ -78,8 +76,8 @@ fn lost_datagrams_of_frames_and_of_payloads_are_sent_again() {
         let (sent, came) = need!(stream_by(way));
         assert!(sent["way"].as_str().is_some_and(|words| words.starts_with(name)), "{sent}");
         let number = |of: &serde_json::Value, field: &str| of[field].as_u64().expect("a number");
-        // About four of a frame's more than 210 datagrams are lost, so in nearly every frame some
-        // are sent again. A busy host may miss a few frames.
+        // About four of a frame's more than 210 datagrams are lost. A busy host may miss a few
+        // frames.
         assert!(number(&came, "on_time") >= 50, "{way} {sent} {came}");
         assert_eq!((number(&came, "wrong"), number(&came, "restored")), (0, 0), "{way} {came}");
         assert!(number(&sent, "resent") > 100, "{way} {sent}");
@@ -97,7 +95,7 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
     let config = format!("export LONGHAUL_CONFIG_DIR={here}/config");
     let serve = format!("{config}; {BINARY} reflect --allow {allow} > {here}/ready");
     let ends = "--mode deadline --deadline 20s --json --accept-new lh://b/x";
-    // The sender waits for the subscriber, then pauses 1 ms after each line.
+    // The sender pauses 1 ms after each line.
     let send = format!(
         "{config}; until grep -q joined {here}/came 2>/dev/null; do sleep 0.05; done; \
          while read line; do echo $line; sleep 0.001; done < {here}/lines | \
@@ -117,7 +115,7 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
     let summary: serde_json::Value =
         serde_json::from_str(summary.unwrap_or_default()).unwrap_or_default();
     let number = |field: &str| summary[field].as_u64().unwrap_or_default();
-    // Of the 3000 messages, the path loses about 90; most of them are restored.
+    // The path loses about 90 of the 3000 messages.
     assert!(number("restored") > 20, "{summary} {ended}");
     assert!(number("messages") > 2_900 && number("lost") < 50, "{summary} {ended}");
     assert_eq!(number("late"), 0, "{summary} {ended}");
@@ -126,8 +124,8 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
 #[test]
 fn a_rate_above_the_path_is_lowered_to_what_the_path_carries() {
     // A payload has three frames and a deadline of 160 ms, of which at most 80 ms are left for
-    // sending. So equation 11 of `longhaul_proto::model` gives at least 90 Mbit/s, more than the
-    // path's 80 Mbit/s. The frames themselves need 48 Mbit/s.
+    // sending. So equation 11 of `longhaul_proto::model` gives at least 90 Mbit/s. The frames
+    // themselves need 48 Mbit/s.
     let flags = "--way payloads --deadline 160ms --frames 240";
     let (sent, came) = need!(stream_over(&["--rate", "80M", "--queue", "1MB"], flags));
     let rate = sent["rate_bps"].as_f64().expect("a number");

@@ -31,7 +31,7 @@ fn a_file_is_pushed_and_pulled() {
     assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
 }
 
-/// Creates a tree of files, folders and symbolic links with unusual names, permissions and times.
+/// Unusual names, permissions and times.
 fn make_everything(root: &Path) {
     write(&root.join("large"), &bytes(9_000_001, 1));
     for number in 0..200 {
@@ -134,7 +134,7 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
     let again = run(&[]).summary();
     assert_eq!(again["skipped_files"], 2);
     assert_eq!(again["resumed_bytes"], 1000 + (10 << 20));
-    // The content differs, but size and time are equal.
+    // Size and time are equal.
     for (name, len) in [("small", 1000), ("large", 10 << 20)] {
         let path = pair.there.join("t").join(name);
         let then = fs::metadata(&path).unwrap().modified().unwrap();
@@ -144,8 +144,7 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
         File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
     }
     assert_eq!(run(&[]).summary()["skipped_files"], 2);
-    // The sender begins before the comparison ends. At this rate it completes no chunk in that
-    // time.
+    // At this rate the sender completes no chunk before the comparison ends.
     let slowly = ["--checksum", "--rate=10M"];
     let closer = run(&slowly).summary();
     assert_same(&pair.here, &pair.there);
@@ -190,7 +189,6 @@ fn a_dry_run_names_new_entries_and_changes_nothing() {
     let again = dry(OsStr::new("t"), &pair.at(""));
     again.is(0, &["would copy 1 file, "]);
     assert_eq!(again.stdout, ["t/a"]);
-    // A dry run also names a missing folder, and a link whose target differs.
     fs::remove_dir(pair.there.join("t/empty")).unwrap();
     fs::remove_file(pair.there.join("t/link")).unwrap();
     symlink("elsewhere", pair.there.join("t/link")).unwrap();
@@ -203,7 +201,7 @@ fn a_dry_run_names_new_entries_and_changes_nothing() {
     assert!(!pair.here.join("back").exists());
 }
 
-/// Everything below a folder, with content and modification time.
+/// With content and modification time.
 fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
     let of_name = |name: String| {
         let path = root.join(&name);
@@ -213,8 +211,7 @@ fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
     names(root).into_iter().map(of_name).collect()
 }
 
-/// Runs a push and a pull with `-n --checksum`. Returns the files that each would copy, and its
-/// summary.
+/// Returns the files that each copy would copy, and its summary.
 fn dry_by_content(pair: &Pair, name: &str) -> [(Vec<String>, Value); 2] {
     let before = [state(&pair.here), state(&pair.there)];
     let ways = [(name.into(), pair.at("")), (pair.at(name), OsString::from("."))];
@@ -250,8 +247,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
             assert_eq!(summary["unread_files"], 0, "{summary}");
         }
     }
-    // Change one bit in each of three files (a single one, a large one and a small one), and
-    // shorten a fourth file.
+    // One bit in each of three files, and the length of a fourth.
     for name in ["one", "t/large", "t/many/07"] {
         let path = pair.there.join(name);
         let mut content = fs::read(&path).unwrap();
@@ -264,7 +260,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
     }
     for (told, summary) in dry_by_content(&pair, "t") {
         assert_eq!(told, ["t/large", "t/longer", "t/many/07"], "{summary}");
-        // The skipped files are 19 small ones and the empty one.
+        // 19 small ones and the empty one.
         assert_eq!((&summary["copied_files"], &summary["skipped_files"]), (&3.into(), &20.into()));
         assert_eq!(summary["resumed_bytes"], 19 * 50_000, "{summary}");
     }
@@ -289,7 +285,6 @@ fn filters_decide_in_their_order_both_ways() {
     }
 }
 
-/// Asserts that copies of `t/` in both directions with `filters` copy the files `expected`;
 /// `number` distinguishes the copies of one pair.
 #[track_caller]
 fn assert_both_ways(pair: &Pair, number: usize, filters: &[&str], expected: &[&str]) {
@@ -321,7 +316,7 @@ fn size_limits_skip_files_of_a_folder_both_ways() {
     for (number, (limits, expected)) in cases.into_iter().enumerate() {
         assert_both_ways(&pair, number, limits, expected);
     }
-    // A file that the command names is copied, whatever its size.
+    // The command names the file.
     pair.copy(&["--max-size=1"], OsStr::new("t/d/big"), pair.at("named")).end().summary();
     assert!(pair.there.join("named").is_file());
     let refused =
@@ -484,7 +479,7 @@ fn a_pattern_in_a_source_is_expanded_on_the_other_host() {
         pair.cp(&[&"-r", &pair.at(pattern), &to]).summary();
         assert_eq!(names(&to), made, "{pattern}");
     }
-    // A single match is copied as if the command had named it, also under a new name.
+    // A single match is copied as if the command had named it.
     pair.cp(&[&pair.at("run2/y*"), &"new"]).summary();
     assert_eq!(fs::read(pair.here.join("new")).unwrap(), b"run2/y.h5");
     pair.cp(&[&pair.at("run[12]/x.h5"), &"to0"]).is(2, &["two sources have x.h5"]);
@@ -520,7 +515,7 @@ fn a_pattern_matches_nothing_outside_the_root_even_through_a_link() {
         assert_ne!(ended.status, Some(0), "{pattern}: {ended}");
         assert!(names(&pair.here).is_empty(), "{pattern}");
     }
-    // Without -r the copy follows a link, and this link leads out of the root.
+    // Without -r the copy follows a link. This one leads out of the root.
     assert_ne!(pair.cp(&[&pair.at("to s*"), &"."]).status, Some(0));
     pair.cp(&[&pair.at("*/secret"), &"mine"]).summary();
     assert_eq!(fs::read(pair.here.join("mine")).unwrap(), b"mine");

@@ -9,14 +9,13 @@ use crate::rig::{
     Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, side_by_side, skip, write,
 };
 
-/// Runs a program in its own mount namespace, where a folder is read-only or a tiny file system.
+/// A mount namespace, where a folder is read-only or a tiny file system.
 pub(crate) struct Apart {
     words: Vec<String>,
 }
 
 impl Apart {
-    /// Runs the shell command `mount` in the namespace before the program. Skips the test if this
-    /// user may not mount on this host.
+    /// `mount` is a shell command.
     fn with(mount: &str) -> Result<Apart, Skipped> {
         let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
         let mut allowed = Command::new("unshare");
@@ -63,7 +62,7 @@ fn push(pair: &Pair, server: &Server, flags: &[&str], from: &str) -> Child {
     pair.copy(&[flags, &[&id]].concat(), from, server.at(""))
 }
 
-/// `path` as the process `child` sees it.
+/// As the process `child` sees it.
 pub(crate) fn seen_by(child: &Child, path: &Path) -> PathBuf {
     Path::new(&format!("/proc/{}/root", child.id())).join(path.strip_prefix("/").unwrap())
 }
@@ -102,7 +101,7 @@ fn a_link_to_an_open_file_descriptor_is_not_replaced() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let log = fs::File::create(pair.here.join("log")).unwrap();
-    // /dev/stdout is also such a link. Here stdout is a file.
+    // /dev/stdout is also such a link.
     std::os::unix::fs::symlink("/proc/self/fd/1", pair.here.join("out")).unwrap();
     let id = format!("--server-id={}", pair.server.id);
     let mut command = pair.client.command(["cp", &id]);
@@ -144,15 +143,14 @@ fn a_file_larger_than_the_free_space_is_refused_on_either_side() {
     apart.pull(&pair, &[], "file", &small.join("file")).end().is(4, full);
 }
 
-/// Fills the file system of `folder` until `left` bytes are free.
+/// Leaves `left` bytes free.
 pub(crate) fn fill(folder: &Path, left: u64) {
     let stat = rustix::fs::statvfs(folder).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
     write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);
 }
 
-/// Asserts that a copy of a tree stopped because the disk was full, and that each file under its
-/// final name is complete; then frees space.
+/// Each file under its final name must be complete. Then frees space.
 fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     ended.is(status, &["No space left", "free space"]);
     for (path, thing) in content(into) {
@@ -167,8 +165,8 @@ fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     fs::remove_file(into.join("filler")).unwrap();
 }
 
-/// Creates a tree of small files (24 MB). A copy reserves no space for small files, so the disk can
-/// become full during the copy.
+/// 24 MB of small files. A copy reserves no space for them, so the disk can become full during the
+/// copy.
 fn small_files(root: &Path) {
     for number in 0..120 {
         write(&root.join(format!("tree/{number:03}")), &bytes(200_000, number));
@@ -184,7 +182,7 @@ fn a_full_disk_of_the_server_stops_the_copy_which_resumes_with_free_space() {
     let there = seen_by(server.child(), &pair.there);
     let mut copy = push(&pair, &server, &["-r", "--rate=60M"], "tree");
     copy.progressed(1);
-    // The rest of the tree needs more than these 4 MiB.
+    // The rest of the tree is larger.
     fill(&there, 4 << 20);
     is_full(&copy.end(), 5, &there, &pair.here);
     push(&pair, &server, &["-r"], "tree").end().summary();
@@ -198,7 +196,7 @@ fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
     let small = pair.scratch.path().join("small");
     fs::create_dir(&small).unwrap();
     let apart = need!(Apart::tiny(&small, 40 << 20));
-    // The keeper is a process that keeps the mount namespace until the copy has ended.
+    // The keeper keeps the mount namespace until the copy has ended.
     let mut keeper = Command::new(&apart.words[0]);
     keeper.args(&apart.words[1..]).args(["sh", "-c", "echo ready; exec sleep 600"]);
     let mut keeper = Child::spawn(keeper.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -215,7 +213,7 @@ fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
 #[test]
 fn the_second_of_two_copies_into_one_file_is_refused() {
     let pair = Pair::new();
-    // The file is so large that the second copy ends long before the first.
+    // So large that the second copy ends long before the first.
     const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
@@ -243,11 +241,11 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
     }
     fs::create_dir(pair.here.join("back")).unwrap();
     fs::create_dir(pair.there.join("on")).unwrap();
-    // The tree is copied under its own name, and under a new one.
+    // Under its own name, and under a new one.
     side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
         let from_there = pair.at(from);
-        // The rate is so low that the second copy ends long before the first.
+        // So low that the second copy ends long before the first.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
         let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
         push.progressed(1);
@@ -297,7 +295,7 @@ fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
         let path = path.display();
         format!("mount -t tmpfs mounted '{path}' && echo kept > '{path}/kept'")
     });
-    // The mounted file systems are visible only in the copy's mount namespace.
+    // The mounts are visible only in the copy's mount namespace.
     let look = format!("cat '{0}/other/kept' '{0}/extra/mounted/kept'", to.display());
     let mut apart = need!(Apart::with(&mounts.join(" && ")));
     apart.words[4] = format!("{} && \"$@\" && {look}", mounts.join(" && "));

@@ -1,4 +1,4 @@
-//! Checks that docs/events.md lists the events and fields of `--json` output.
+//! docs/events.md lists the events and fields of `--json` output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -46,8 +46,8 @@ impl Page {
         events.get_mut(event).unwrap_or_else(|| panic!("{section} has no {event}"))
     }
 
-    /// Checks that each of `lines` is an event of one of `sections` and has only listed fields, and
-    /// that one of the events is `summary`, `error` or `ready`. Returns the events' names.
+    /// Each of `lines` must be an event of one of `sections` and have only listed fields. One must
+    /// be `summary`, `error` or `ready`.
     fn holds<'a>(
         &self,
         sections: &[&str],
@@ -74,7 +74,6 @@ fn lines_end(seen: &BTreeSet<String>) -> bool {
     ["summary", "error", "ready"].iter().any(|event| seen.contains(*event))
 }
 
-/// The fields of a copy's summary, as docs/running.md lists them.
 fn summary_of_copies() -> Vec<String> {
     let page = fs::read_to_string(root().join("docs/running.md")).expect("the page is there");
     let (_, table) = page.split_once("\nThe summary:\n").expect("the page has the summary");
@@ -155,7 +154,7 @@ fn the_page_and_the_source_have_the_same_events() {
             written.extend(found.map(str::to_owned));
         }
     }
-    // `other` stands for events of a newer library; the page does not list it.
+    // `other` stands for events of a newer library.
     written.remove("other");
     // The patterns above do not find `finding`.
     written.insert("finding".to_owned());

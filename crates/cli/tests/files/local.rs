@@ -38,7 +38,7 @@ impl Here {
         Child::spawn(&mut command).end()
     }
 
-    /// Starts a copy as a child of the command `wrapper`.
+    /// `wrapper` is a command that runs the copy.
     fn start_in(&self, wrapper: &[String], args: &[&str]) -> Child {
         let words = ["cp", "--json"].iter().chain(args);
         let mut command = self.client.wrapped(&as_words(wrapper), words);
@@ -62,7 +62,7 @@ fn a_local_copy_of_a_tree_is_verified_and_a_second_one_skips_all_files() {
     assert_eq!((&summary["files"], &summary["bytes"]), (&3.into(), &((20 << 20) + 1).into()));
     assert_same_attributes(&here.at("t"), &here.at("new"));
     assert!(remains(&here.at("")).is_empty());
-    // Copies into an existing folder, as the cp of coreutils does; then copies the content again.
+    // Goes into an existing folder, as with the cp of coreutils.
     here.cp(&["-a", "t", "new"]).summary();
     assert!(here.at("new/t/d/small").is_file());
     let again = here.cp(&["-avv", "t/", "new"]);
@@ -112,7 +112,7 @@ fn checksum_filters_lists_and_missing_folders_work_within_a_host() {
     write(&here.at("t/y.tmp"), b"y");
     here.cp(&["-r", "--exclude=*.tmp", "--mkpath", "t", "a/b/t"]).summary();
     assert_eq!(names(&here.at("a/b/t")), ["x.dat"]);
-    // The content differs, but size and time are equal.
+    // Size and time are equal.
     let time = fs::metadata(here.at("t/x.dat")).unwrap().modified().unwrap();
     fs::write(here.at("a/b/t/x.dat"), b"!").unwrap();
     let file = fs::File::options().write(true).open(here.at("a/b/t/x.dat")).unwrap();
@@ -160,7 +160,6 @@ fn a_copy_onto_or_into_itself_is_refused_and_changes_nothing() {
         ended.is(2, &["onto or into itself"]);
         assert_eq!(names(&here.at("")), before, "{words:?}");
     }
-    // A copy of a subfolder out of its tree is allowed.
     here.cp(&["-r", "t/d", "."]).summary();
     assert!(here.at("d/x").is_file());
 }
@@ -178,7 +177,7 @@ fn a_local_copy_warns_about_a_rate_and_refuses_a_pipe() {
 fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
     let here = Here::new();
     write(&here.at("t/big"), &bytes(20 << 20, 1));
-    // The disk hangs while the source is walked, before the first chunk, or at a chunk.
+    // While the source is walked, before the first chunk, or at a chunk.
     for call in ["getdents64", "ftruncate", "pwrite64"] {
         let hangs = need!(slow_calls(call, HANGS));
         let mut copy = here.start_in(&hangs, &["-r", "--stall=2s", "t", "new"]);
@@ -198,7 +197,7 @@ fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
 fn a_slow_disk_does_not_stall_a_local_copy() {
     let here = Here::new();
     write(&here.at("big"), &bytes(12 << 20, 1));
-    // Each of the twelve chunks takes 0.3 s. Together they exceed the stall timeout of 2 s.
+    // Each of the twelve chunks takes 0.3 s.
     let slow = need!(slow_calls("pwrite64", 300_000));
     let ended = here.start_in(&slow, &["--stall=2s", "big", "new"]).end();
     assert!(ended.summary()["seconds"].as_f64() > Some(2.0), "{ended}");
@@ -234,7 +233,7 @@ fn a_local_copy_whose_last_sync_fails_reports_failure() {
     let single = here.start_in(&fails, &["big", "new"]).end();
     single.is(4, &["cannot sync new", "Input/output error", "check the device"]);
     assert!(!here.at("new").exists());
-    // The folders can be synced, the small files cannot.
+    // The folders can be synced.
     let fails = need!(failing_calls("syncfs"));
     let tree = here.start_in(&fails, &["-r", "t", "tree"]).end();
     assert_ne!(tree.status, Some(0), "{tree}");

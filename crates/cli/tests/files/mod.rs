@@ -1,5 +1,4 @@
-//! Tests with the real binary: copies of files and trees, their failures and output, and servers
-//! and identities.
+//! Copies of files and trees, servers and identities, with the real binary.
 
 mod copies;
 pub(crate) mod destination_trouble;

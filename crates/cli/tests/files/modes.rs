@@ -1,4 +1,4 @@
-//! Permissions of copied files and folders: during a copy, after an interruption, at the end.
+//! Permissions of copied files and folders.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -10,10 +10,9 @@ use crate::rig::{
     Child, Ended, Pair, Server, Skipped, bytes, need, remains, side_by_side, words, write,
 };
 
-/// Runs a program under an unusual umask.
 const UMASK_027: [&str; 4] = ["sh", "-c", "umask 027; exec \"$@\"", "sh"];
 
-/// A rate so low that a test can inspect and kill a copy of [`LARGE`] bytes.
+/// So low that a test can inspect and kill a copy of [`LARGE`] bytes.
 const RATE: &str = "--rate=24M";
 const LARGE: usize = 20_000_000;
 
@@ -25,7 +24,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}")).mode() & 0o7777
 }
 
-/// `cp ARGS` under umask 027, not started yet.
+/// Not started yet.
 fn masked(pair: &Pair, args: &[&str]) -> Command {
     let id = format!("--server-id={}", pair.server.id);
     let mut words = words(&[&"cp", &"--json", &id]);
@@ -73,7 +72,7 @@ fn assert_masked(root: &Path) {
     }
 }
 
-/// Restores permissions, so that an ordinary user can remove the scratch folder.
+/// An ordinary user can then remove the scratch folder.
 fn release(root: &Path) {
     for shut in ["t/shut", "contents/shut"].map(|name| root.join(name)) {
         if shut.exists() {
@@ -111,8 +110,8 @@ fn without_p_new_files_and_folders_get_the_mode_of_the_source_minus_the_umask() 
     [&pair.here, &pair.there].into_iter().for_each(|root| release(root));
 }
 
-/// Starts a copy of a tree into a folder that already has a part of the tree. Kills the copy after
-/// a quarter, runs it again to its end, and checks the modes at each point.
+/// Copies into a folder that already has a part of the tree. Kills the copy after a quarter, and
+/// runs it again to its end.
 fn interrupt(flags: &[&str], [file, folder, old]: [u32; 3]) {
     let pair = Pair::new();
     write(&pair.there.join("t/new/large"), &bytes(LARGE, 1));
@@ -160,8 +159,8 @@ fn unfinished_copies_are_private_and_a_resumed_one_ends_with_the_right_modes() {
     });
 }
 
-/// A client and a server, each with a tree of read-only files. If the tests run as root, both run
-/// as the user nobody, who owns their folders.
+/// Each has a tree of read-only files. If the tests run as root, client and server run as the user
+/// nobody, who owns their folders.
 fn read_only(files: &[(&str, usize)]) -> Result<Pair, Skipped> {
     let mut pair = pair_of_nobody()?;
     for (root, other) in [(&pair.here, "here"), (&pair.there, "there")] {

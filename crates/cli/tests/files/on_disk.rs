@@ -1,5 +1,5 @@
-//! Order of writes, syncs and renames, checked in the receiving program's system calls: power may
-//! fail between any two of them. The tests also count syncs, and reads of source and copy.
+//! Order of writes, syncs and renames in the receiver's system calls: power may fail between any
+//! two of them. Also counts syncs and reads.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,7 +11,7 @@ use longhaul_testbed::alone;
 
 use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
 
-/// Runs a test of this file without strace. With `is_required`, `CI_REQUIRE` forbids the skip.
+/// With `is_required`, `CI_REQUIRE` forbids the skip.
 fn run_without_strace(is_required: bool) -> Output {
     let name = "a_large_file_is_synced_before_its_journal_entry_and_its_name";
     let mut test = alone::command(&format!("files::on_disk::{name}"));
@@ -34,12 +34,12 @@ const CALLS: &str =
 
 const MIB: u64 = 1 << 20;
 
-/// A system call, and the lines of the trace where it starts and ends.
+/// `begun` and `ended` are lines of the trace.
 #[derive(Debug)]
 struct Call {
     thread: String,
     name: String,
-    /// The arguments; descriptors include their paths.
+    /// Descriptors include their paths.
     words: String,
     /// The return value, if it is a count.
     result: u64,
@@ -52,7 +52,6 @@ impl Call {
         names.iter().any(|name| self.name.starts_with(name))
     }
 
-    /// Whether `path` is one of the call's descriptors or arguments.
     fn is_of(&self, path: &str) -> bool {
         self.words.contains(&format!("/{path}>")) || self.words.contains(&format!("\"{path}\""))
     }
@@ -72,7 +71,7 @@ fn calls(trace: &str) -> Vec<Call> {
         let Some((thread, rest)) = line.trim_start().split_once(' ') else { continue };
         let rest = rest.trim_start();
         if rest.starts_with("<...") {
-            // Only the last call of each thread may be unfinished.
+            // Only the last call of a thread may be unfinished.
             if let Some(call) = calls.iter_mut().rfind(|call| call.thread == thread) {
                 (call.ended, call.result) = (at, result(rest));
             }
@@ -84,15 +83,14 @@ fn calls(trace: &str) -> Vec<Call> {
     calls
 }
 
-/// The return value of the call on `line`; zero if it is not a count.
+/// Zero if the return value is not a count.
 fn result(line: &str) -> u64 {
     let reported =
         line.rsplit_once(" = ").and_then(|(_, reported)| reported.split_whitespace().next());
     reported.and_then(|reported| reported.parse().ok()).unwrap_or(0)
 }
 
-/// Traces a client that copies the server's `from` into its own folder; skips the test if strace
-/// cannot run.
+/// The client copies the server's `from` into its own folder.
 fn traced(pair: &Pair, flags: &[&str], from: &str) -> Result<Vec<Call>, Skipped> {
     traced_copy(pair, flags, &pair.at(from), OsStr::new("."))
 }
@@ -119,7 +117,6 @@ fn traced_copy(
     Ok(calls(&fs::read_to_string(log).expect("strace wrote it")))
 }
 
-/// Asserts that all changes of the file `name` before `call` were synced before `call`.
 #[track_caller]
 fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
     let earlier = calls.iter().filter(|earlier| earlier.begun < call.begun);
@@ -140,7 +137,7 @@ fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
 fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(10 << 20, 1));
-    // The rate is so low that the journal is written several times.
+    // At this rate the journal is written several times.
     let calls = need!(traced(&pair, &["--rate=24M"], "file"));
     let (partial, journal) = (".file.lh-part", ".file.lh-journal");
     let journalled: Vec<&Call> = calls.iter().filter(|call| call.changes(journal)).collect();
@@ -157,7 +154,6 @@ fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
     assert!(gone.is_some_and(|gone| gone.begun > folder.ended), "{gone:?}: {calls:#?}");
 }
 
-/// Bytes read from the file `name`.
 fn read(name: &str, calls: &[Call]) -> u64 {
     let reads = calls.iter().filter(|call| call.is(&["read", "pread"]) && call.is_of(name));
     let seen = calls.iter().find(|call| call.is(&["mmap", "sendfile"]) && call.is_of(name));
@@ -186,7 +182,7 @@ fn the_source_is_read_once_and_written_data_are_not_read_for_verification() {
 
 #[test]
 fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before_the_end() {
-    // In a tree of 100 files, the files share their syncs; in a tree of three, each has its own.
+    // 100 files share their syncs; of three, each has its own.
     for files in [100, 3] {
         let pair = Pair::new();
         for number in 0..files {
@@ -198,7 +194,6 @@ fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before
             assert_synced_before(renaming(&partial, &calls), &partial, &calls);
         }
         let syncs = calls.iter().filter(|call| call.is(&["sync", "fsync", "fdatasync"])).count();
-        // The 100 files share a few syncs.
         assert!(files < 100 || syncs < 30, "{syncs} syncs: {calls:#?}");
         assert_names_synced(&calls);
     }
@@ -222,7 +217,7 @@ fn names_of_links_and_empty_files_and_folders_are_synced_after_creation() {
     for make in made {
         let pair = Pair::new();
         fs::create_dir(pair.there.join("tree")).unwrap();
-        // The folder exists, so only the new name has to be synced.
+        // Only the new name has to be synced.
         fs::create_dir(pair.here.join("tree")).unwrap();
         make(&pair.there.join("tree"));
         let calls = need!(traced(&pair, &["-r"], "tree"));

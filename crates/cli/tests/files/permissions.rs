@@ -14,8 +14,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// Makes the command run as user `nobody` if the tests run as root, because root may read
-/// everything.
+/// Root may read everything, so the command runs as the user `nobody` instead.
 pub(super) fn bound(command: &mut Command) -> &mut Command {
     match rustix::process::geteuid().is_root() {
         true => command.uid(NOBODY).gid(NOBODY),
@@ -23,7 +22,6 @@ pub(super) fn bound(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Gives a folder and the files in it to another user.
 fn give(folder: &Path, user: u32) {
     let files = fs::read_dir(folder).expect("it is there").map(|file| file.unwrap().path());
     for path in files.chain([folder.to_owned()]) {
@@ -31,9 +29,8 @@ fn give(folder: &Path, user: u32) {
     }
 }
 
-/// A pair for programs that run as the user `nobody`, who can read its folders and owns its
-/// identities. If the tests do not run as root, the programs run as the tests' own user. Skips the
-/// test if `nobody` cannot run the program.
+/// For programs that run as the user `nobody` if the tests run as root. This user can read the
+/// pair's folders and owns its identities.
 pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();
     if !rustix::process::geteuid().is_root() {
@@ -49,7 +46,7 @@ pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     Ok(pair)
 }
 
-/// Creates a tree with an unreadable file and a folder that cannot be entered.
+/// An unreadable file, and a folder that cannot be entered.
 fn forbidden(root: &Path) {
     for name in ["open", "shut", "cell/inmate"] {
         write(&root.join("tree").join(name), name.as_bytes());
@@ -58,7 +55,7 @@ fn forbidden(root: &Path) {
     set_mode(&root.join("tree/cell"), 0);
 }
 
-/// Restores access to the folder `cell`, so that the scratch folder can be removed.
+/// The scratch folder can then be removed.
 fn release(root: &Path) {
     set_mode(&root.join("tree/cell"), 0o755);
 }
@@ -76,7 +73,7 @@ fn files_without_permission_at_the_client_are_named_and_the_rest_is_copied() {
     cp(&[&"-rn", &"tree", &pair.at("")]).is(8, &named);
     assert!(!pair.there.join("tree").exists());
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
-    // A second copy, with nothing left to do, names the same files.
+    // Nothing is left to do.
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
     assert_eq!(fs::read(pair.there.join("tree/open")).unwrap(), b"open");
     assert!(!pair.there.join("tree/shut").exists());
@@ -111,7 +108,7 @@ fn files_without_permission_at_the_server_are_named_and_the_rest_is_copied() {
     set_mode(&pair.there, 0o555);
     pair.cp(&[&"file", &pair.at("new")]).is(5, &["new", "Permission denied"]);
     assert!(!pair.there.join("new").exists());
-    // Names that cannot be written: a dry run reports the same failures as the copy.
+    // A dry run reports the same failures as the copy.
     write(&pair.here.join("more/x"), b"x");
     write(&pair.here.join("tree/open"), b"other");
     write(&pair.here.join("tree/sub/x"), b"x");

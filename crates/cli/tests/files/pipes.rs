@@ -16,7 +16,7 @@ use longhaul_transfer::api::{Client, Identity, Trust, blocking};
 
 use crate::rig::{Child, IMPATIENT, Pair, bytes, content, side_by_side, wait_until};
 
-/// The command `cp` with `args` for the client of `pair`, in its folder; not started yet.
+/// In the client's folder, not started yet.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     let id = format!("--server-id={}", pair.server.id);
     let mut command = pair.client.command(["cp", &id]);
@@ -24,13 +24,13 @@ fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Runs a copy that reads `input`; returns its stdout and stderr.
+/// Returns the copy's stdout and stderr.
 fn piped(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     std::thread::scope(|scope| {
-        // Writing may fail, because a copy that is refused need not read its input.
+        // A refused copy need not read its input.
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().expect("it ends")
     })
@@ -66,7 +66,7 @@ fn a_pipe_is_copied_into_a_file_and_a_file_into_a_pipe() {
 fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
     let pair = Pair::new();
     // The content is sent in parts. The first has 1 MiB, the others have up to 2 MiB (a quarter of
-    // the memory). So the last part has 1 MiB, or one byte.
+    // the memory).
     for size in [32 << 20, (9 << 20) + 1] {
         let (sent, there) = (bytes(size, 4), pair.at("d/x"));
         fs::create_dir_all(pair.there.join("d")).expect("a new folder");
@@ -99,8 +99,7 @@ fn a_pipe_of_many_parts_keeps_the_requested_rate() {
     });
 }
 
-/// Starts a pipe to `x` that does not end. Its content so far is longer than one part (the content
-/// is sent in parts, each a transfer of its own).
+/// The pipe does not end. Its content so far is longer than one part.
 fn begun(pair: &Pair) -> (Child, ChildStdin) {
     let there = pair.at("x");
     let mut command = cp(pair, &[&"-v", &"--memory=8Mi", &"-", &there]);
@@ -116,7 +115,7 @@ fn names(folder: &Path) -> Vec<OsString> {
     names.map(|name| name.expect("a name").file_name()).collect()
 }
 
-/// Both cases wait for a session's idle limit: the server's, and the client's.
+/// Both cases wait for a session's idle limit.
 #[test]
 fn a_pipe_leaves_no_file_if_client_or_server_is_killed() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
@@ -168,7 +167,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
         let error = error.expect_err("the reader failed");
         assert!(error.to_string().contains("the producer failed"), "{error}");
         if brought > 100 {
-            // The client's goodbye, not the session's idle limit, has ended the pipe.
+            // The client's goodbye has ended the pipe, not the session's idle limit.
             pair.server.child().complaint("the client disconnected before the end of its pipe");
         }
         wait_until("nothing is left", || {
@@ -181,7 +180,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
     assert!(fs::read(pair.there.join("x")).expect("it is there") == sent);
 }
 
-/// Writes the bytes of `reader` to `x` by the library, with at most `memory` MiB of memory.
+/// `memory` is in MiB.
 fn library(
     pair: &Pair,
     reader: impl AsyncRead + Send,
@@ -194,7 +193,7 @@ fn library(
     blocking::wait(write.with(move |copy| copy.memory(Bytes::mebi(memory))).into_future())
 }
 
-/// A reader that fails after some bytes.
+/// Fails after some bytes.
 struct Broken {
     left: usize,
 }
@@ -254,7 +253,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         let mut out = copy.stdout.take().expect("it is a pipe");
         let mut first = vec![0; 1000];
         out.read_exact(&mut first).expect("it begins");
-        // This time is longer than the stall timeout of 1 s.
+        // Longer than the stall timeout of 1 s.
         std::thread::sleep(std::time::Duration::from_secs(3));
         if !leaves {
             out.read_to_end(&mut first).expect("it goes on");

@@ -94,7 +94,7 @@ fn no_path_leads_out_of_the_root() {
     ];
     for path in reads {
         let ended = pair.cp(&[&"-r", &pair.at(path), &"stolen"]);
-        // With -r a link is copied as a link, which reveals no content.
+        // With -r a link is copied as a link.
         if path == "file link" && ended.status == Some(0) {
             assert!(pair.here.join("stolen").is_symlink());
             fs::remove_file(pair.here.join("stolen")).unwrap();
@@ -185,13 +185,11 @@ fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
             let written = cp(host, &[&"file", &there]);
             assert!(matches!(written.status, Some(3 | 5)), "{name}: {written}");
         }
-        // If a tree is copied, each of these links is copied as a link.
         cp(host, &[&"-r", &pair.at(root), &"back"]).summary();
         assert_eq!(content(&pair.here.join("back")), content(&pair.here.join("t")));
         fs::remove_dir_all(pair.here.join("back")).unwrap();
     }
-    // For a client, the server follows a link within its root only to files that the client's
-    // rights include.
+    // The server follows a link within its root only to files that the client's rights include.
     let read = cp(&inner, &[&pair.at("t/beside"), &"stolen"]);
     assert!(matches!(read.status, Some(3 | 5)), "{read}");
     assert!(!pair.here.join("stolen").exists());

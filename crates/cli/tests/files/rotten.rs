@@ -16,19 +16,19 @@ fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     copy.kill();
     let (partial, journal) =
         (pair.there.join(".file.lh-part"), pair.there.join(".file.lh-journal"));
-    // The journal has at least three whole chunks: its header has 40 bytes, each chunk takes 48.
+    // At least three chunks: the header has 40 bytes, a chunk 48.
     assert!(fs::metadata(&journal).expect("it is kept").len() > 200);
     let rotten = File::options().write(true).open(&partial).expect("it is kept");
     let then = fs::metadata(&partial).unwrap().modified().unwrap();
     rotten.write_all_at(&[!bytes(LEN, 1)[2_000_000]], 2_000_000).unwrap();
     rotten.set_modified(then).unwrap();
-    // A new server process starts, because a process may trust the files that it wrote itself.
+    // A process may trust the files that it wrote itself.
     let mut pair = pair;
     pair.server.child().signal(rustix::process::Signal::KILL);
     pair.restart(&[]);
     let ended = pair.cp(&[&"file", &pair.at("")]);
     let summary = ended.summary();
-    // Chunks that were not yet in the journal are sent again, so less than 25 MB may resume.
+    // Chunks that were not yet in the journal are sent again.
     assert!(summary["resumed_bytes"].as_u64() >= Some(8 << 20), "{ended}");
     assert!(fs::read(pair.there.join("file")).unwrap() == bytes(LEN, 1), "{ended}");
     assert!(remains(&pair.there).is_empty());

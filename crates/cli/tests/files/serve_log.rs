@@ -1,5 +1,4 @@
-//! A server's log of its clients: lines on stderr, and with `--json` also events on stdout. With
-//! `--log-file` the file has the lines, or with `--json` the events.
+//! A server's log of its clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -96,7 +95,7 @@ fn client_and_server_report_a_client_of_an_unknown_version() {
     }
 }
 
-/// A server that logs to `log` and names its client Ada.
+/// Names the client Ada.
 fn logged(scratch: &Path, log: &Path, args: &[&str]) -> Pair {
     let mut pair = Pair::new();
     let allowed = scratch.join("allowed");
@@ -130,7 +129,7 @@ fn a_log_file_has_a_line_for_each_transfer_with_name_size_rate_and_result() {
     let mut pair = logged(scratch.path(), &log, &["--json"]);
     write(&pair.here.join("tree/a"), &bytes(300_000, 1));
     write(&pair.here.join("tree/b"), &bytes(1000, 2));
-    // The second file fails, because a folder has its name.
+    // A folder has the name of the second file.
     write(&pair.there.join("out/tree/b/x"), b"x");
     pair.cp(&[&"-r", &"tree", &pair.at("out/")]).is(8, &[]);
     pair.cp(&[&pair.at("out/tree/a"), &"copy"]).summary();

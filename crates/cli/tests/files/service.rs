@@ -1,5 +1,4 @@
-//! Signals and notifications between a server and the service manager that started it, and the
-//! server's unit for systemd.
+//! A server and its service manager, and its unit for systemd.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -11,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::rig::{DEADLINE, Host, Server, need, skip, write_private};
 
-/// The next datagram that a server sends to its service manager.
+/// From a server to its service manager.
 fn heard(manager: &UnixDatagram) -> String {
     manager.set_read_timeout(Some(DEADLINE)).expect("it may wait");
     let mut buffer = [0; 256];
@@ -56,7 +55,7 @@ fn systemd_finds_no_mistake_in_the_unit() {
     let text = fs::read_to_string(unit).expect("it is there");
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let here = scratch.path().join("longhaul.service");
-    // The unit names /bin/sh in place of longhaul, because longhaul need not be installed here.
+    // longhaul need not be installed here.
     let text = text.replace("/usr/bin/longhaul", "/bin/sh");
     fs::write(&here, text).expect("it is ours");
     let mut verify = Command::new("systemd-analyze");

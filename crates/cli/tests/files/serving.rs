@@ -1,4 +1,4 @@
-//! A server from its owner's point of view: its start, its ports, its list of clients, its end.
+//! A server from its owner's point of view.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -104,8 +104,7 @@ fn the_data_port_need_not_follow_the_control_port() {
     }
 }
 
-/// The output of `longhaul id` with the home folder `home`, and with `XDG_CONFIG_HOME` set to `xdg`
-/// if given.
+/// The output of `longhaul id`.
 fn id(home: &Path, xdg: Option<&Path>) -> String {
     let mut command = Command::new(crate::rig::binary());
     command.env_remove("LONGHAUL_CONFIG_DIR").env_remove("XDG_CONFIG_HOME").env("HOME", home);
@@ -142,8 +141,8 @@ fn a_server_with_occupied_ports_names_them_with_advice() {
     ended.is(3, &[&pair.server.address, "--listen"]);
 }
 
-/// A pair whose server also reads a list of clients from a file with the content `more`, and the
-/// path of that file.
+/// The server also reads a list of clients from a file with the content `more`. Returns the path of
+/// this file.
 fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
     let file = scratch.join("allowed");
     write_private(&file, more);
@@ -167,7 +166,6 @@ fn sighup_rereads_the_list_of_clients() {
     pair.server.child().signal(rustix::process::Signal::HUP);
     pair.server.child().complaint("read ");
     copy("later").is(0, &[]);
-    // An invalid list changes nothing, and the server reports it.
     fs::write(&file, "lh1:nonsense\n").unwrap();
     pair.server.child().signal(rustix::process::Signal::HUP);
     pair.server.child().complaint("the old list stays in force");

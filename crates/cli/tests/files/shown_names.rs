@@ -1,4 +1,4 @@
-//! Hostile names from the other host: without escaping, they would control the user's terminal.
+//! Hostile names from the other host, which could control the user's terminal.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -33,8 +33,7 @@ fn a_hostile_name_is_shown_on_one_line_and_cannot_move_the_cursor() {
     list.is(0, &[]);
     assert_eq!(list.stdout.len(), 3, "{list}");
     assert!(list.stdout.iter().any(|line| line.ends_with(SHOWN)), "{list}");
-    // The destination has a folder with the name of the file, so the file cannot be copied, and an
-    // error shows the name.
+    // The destination has a folder with the name of the file, so an error shows the name.
     fs::create_dir_all(pair.here.join("copy/tree").join(HOSTILE)).unwrap();
     for (flag, status) in [("-rv", 8), ("-r", 8)] {
         let (ended, text) = Terminal::start(cp(&pair, &[&flag, &from, &"copy/"])).end();
@@ -46,7 +45,6 @@ fn a_hostile_name_is_shown_on_one_line_and_cannot_move_the_cursor() {
     run(&pair, &[&"-rv", &from, &"copy"]).is(0, &[SHOWN]);
     let again = run(&pair, &[&"-rvv", &from, &"copy"]);
     assert!(!again.stderr.contains('\x1b'), "{again}");
-    // An error of the server also contains the name.
     let missing = run(&pair, &[&pair.at(format!("no{HOSTILE}")), &"x"]);
     missing.is(5, &[SHOWN]);
     assert!(!missing.stderr.contains("\x1b[2J"), "{missing}");

@@ -8,7 +8,7 @@ use crate::rig::{Pair, bytes, remains, write};
 #[test]
 fn objects_around_the_size_of_a_block_go_both_ways() {
     let pair = Pair::new();
-    // No block, a block of one byte, and the block sizes for MTUs of 1500 and 9000 bytes with their
+    // No block, one byte, and the block sizes for MTUs of 1500 and 9000 bytes with their
     // neighbours.
     for size in [0, 1, 1439, 1440, 1441, 8939, 8940, 8941] {
         let name = format!("{size}");

@@ -7,7 +7,6 @@ use std::path::Path;
 use crate::rig::{Child, Pair, assert_same, bytes, remains, side_by_side, write};
 
 const SIZE: usize = 20 << 20;
-/// A rate at which the copy takes a few seconds.
 const RATE: &str = "--rate=60M";
 
 type Change = fn(&Path);
@@ -19,19 +18,19 @@ const CHANGES: [(&str, Change); 4] = [
     ("change-behind-its-time", |path| change_behind_its_time(path, 78)),
 ];
 
-/// Overwrites the content of a file in place, so open handles see the new content.
+/// Open handles see the new content.
 fn overwrite(path: &Path, seed: u64) {
     File::options().write(true).open(path).unwrap().write_all(&bytes(SIZE, seed)).unwrap();
 }
 
-/// Like [`overwrite`], and restores the file's modification time.
+/// Also restores the file's modification time.
 fn change_behind_its_time(path: &Path, seed: u64) {
     let then = fs::metadata(path).unwrap().modified().unwrap();
     overwrite(path, seed);
     File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
 }
 
-/// Waits until a copy reports that it copies the new version of a file.
+/// The copy reports that it copies the new version of a file.
 fn copies_again(copy: &mut Child) {
     copy.event(|event| {
         let text = event["text"].as_str().unwrap_or_default();
@@ -39,14 +38,14 @@ fn copies_again(copy: &mut Child) {
     });
 }
 
-/// Waits until more than `sent` datagrams were sent; returns their number.
+/// Waits until more than `sent` datagrams were sent.
 fn sends(copy: &mut Child, sent: u64) -> u64 {
     let sent_by = |event: &serde_json::Value| event["sent"].as_u64().unwrap_or(0);
     let is_more = |event: &serde_json::Value| event["event"] == "progress" && sent_by(event) > sent;
     sent_by(&copy.event(is_more))
 }
 
-/// Creates a tree of three files. The caller changes `b` while the copy sends `a`.
+/// The caller changes `b` while the copy sends `a`.
 fn make(root: &Path, name: &str) {
     write(&root.join(name).join("a"), &bytes(SIZE, 1));
     write(&root.join(name).join("b"), &bytes(SIZE, 2));
@@ -155,7 +154,6 @@ fn a_file_whose_permissions_change_while_it_is_read_is_compared_and_resumed() {
     assert_same(&pair.here, &pair.there);
 }
 
-/// Changes a file during each of the three attempts to copy that file.
 fn keep_changing(copy: &mut Child, path: &Path) {
     sends(copy, 0);
     for seed in [21, 22] {
@@ -207,7 +205,7 @@ fn a_file_deleted_during_its_read_arrives_complete() {
         ended.summary();
         assert!(fs::read(to.join("copy")).unwrap() == bytes(SIZE, 3), "{ended}");
     }
-    // The source is missing: the next run reports it, and existing files stay.
+    // The next run reports the missing source, and existing files stay.
     pair.cp(&[&"push", &pair.at("copy")]).is(4, &["push", "No such file"]);
     pair.cp(&[&pair.at("pull"), &"copy"]).is(5, &["pull", "No such file"]);
     assert!(fs::read(pair.there.join("copy")).unwrap() == bytes(SIZE, 3));

@@ -1,4 +1,4 @@
-//! Disk images with holes. The images are too large to read as a whole within a test.
+//! Disk images with holes.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::rig::{Pair, bytes};
 
 const TERABYTE: u64 = 1_000_000_000_000;
-/// Offsets of the content: at the start, after a large hole, and at the end.
+/// At the start, after a large hole, and at the end.
 const PLACES: [u64; 3] = [0, 700_000_000_001, TERABYTE - PIECE as u64];
 const PIECE: usize = 3_000_000;
 
@@ -36,8 +36,7 @@ fn assert_image(path: &Path, summary: &Value) {
     assert_eq!(summary["blake3"], Value::Null);
 }
 
-/// A copy must not hash the holes: a core needs minutes to hash a terabyte, and the time limit of
-/// tests ends the copy earlier.
+/// A core needs minutes to hash a terabyte. The time limit of tests ends such a copy earlier.
 #[test]
 fn a_sparse_image_of_a_terabyte_is_pushed_and_pulled_without_reading_its_holes() {
     let pair = Pair::new();

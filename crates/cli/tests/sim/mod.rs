@@ -7,8 +7,7 @@ use tempfile::TempDir;
 
 use crate::usage::{Run, longhaul};
 
-/// A scenario with a copy, a TCP connection and mice (short TCP connections), and with faults on
-/// the path.
+/// A copy, a TCP connection and mice (short TCP connections), with faults on the path.
 const MIXED: &str = r#"
 record-every = "100ms"
 [topology]

@@ -14,9 +14,9 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
-/// Runs `longhaul` with no configuration but its own defaults.
+/// With no configuration but the defaults.
 pub(crate) fn longhaul(args: &[&str]) -> Run {
-    // A folder that does not exist: these runs read and write nothing there.
+    // These runs read and write nothing in the folder.
     longhaul_in(Path::new("/nonexistent/longhaul"), args)
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn longhaul_in(folder: &Path, args: &[&str]) -> Run {
 }
 
 impl Run {
-    /// Asserts that the run failed with a usage error, with all of `words` on stderr.
+    /// Asserts a usage error, with all of `words` on stderr.
     fn is_refused(&self, words: &[&str]) {
         assert_eq!(self.status, 2, "{}", self.stderr);
         assert_eq!(self.stdout, "", "a refusal belongs on stderr");

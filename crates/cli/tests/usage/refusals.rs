@@ -1,5 +1,4 @@
-//! Errors about invalid input, with advice: the exit status is 2 for wrong usage. Also the help,
-//! the completions, and `longhaul id`.
+//! Errors about invalid input. Also the help, the completions, and `longhaul id`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -166,7 +165,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
     for (flag, expected) in cases {
         longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
     }
-    // longhaul always keeps partial data, so it accepts this flag of rsync.
+    // Partial data are always kept.
     let run = longhaul(&["cp", "--partial", "a", "b"]);
     finds_no_source(&run.stderr);
 }
@@ -287,7 +286,6 @@ fn missing_local_files_are_local_errors() {
     assert!(run.stderr.starts_with("longhaul: cannot read /nonexistent/x"), "{}", run.stderr);
 }
 
-/// Creates an identity; returns its folder and its id.
 fn identity() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = longhaul_in(&folder.path().join("config"), &["id"]);
