@@ -20,7 +20,7 @@ pub(crate) fn kept_extra() -> Notice {
     Notice::Warning("nothing was deleted, because the source was not copied completely".to_owned())
 }
 
-/// With `planned` the missing data are known, so neither end is still walking or hashing files.
+/// `planned`: the missing data are known, so neither end is still walking or hashing files.
 pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
     let seconds = stall.as_secs();
     let what = match planned {

@@ -2,8 +2,7 @@
 //!
 //! A path is identified by the other host's network (an IPv4 /24 or an IPv6 /48), this host's
 //! address, and the direction. The file has one line for each path, and only its owner can read it.
-//! A copy never fails because of this file: if the file is missing or damaged, the copy treats the
-//! path as new.
+//! If the file is missing or damaged, a copy treats the path as new.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -135,8 +134,8 @@ impl PathMemory {
     }
 
     /// Stores the result of a copy. If something other than the path limited the copy, the result
-    /// replaces the stored entry only if its rate is not lower. The copy is done and must not wait:
-    /// if another process has locked the file, nothing is stored.
+    /// replaces the stored entry only if its rate is not lower. Does not wait: if another process
+    /// has locked the file, nothing is stored.
     pub(crate) fn note(&self, found: Found) -> Result<(), Error> {
         own_address(found.peer).map_or(Ok(()), |own| self.note_from(own, found))
     }

@@ -24,7 +24,7 @@ pub struct Progress {
     pub files: u64,
     /// Files of the whole object.
     pub total_files: u64,
-    /// Goodput over the last second.
+    /// Goodput over about the last second.
     pub rate_now: Rate,
     /// Goodput since the start.
     pub rate_average: Rate,
@@ -73,7 +73,7 @@ impl Progress {
     }
 }
 
-/// The state of a copy's path over the last tenth of a second.
+/// The state of a copy's path since the previous sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PathSample {
@@ -114,7 +114,7 @@ pub struct SourceRow {
     pub state: SourceState,
     /// Bytes of the object received from the source in this run.
     pub received_bytes: u64,
-    /// The rate of `received_bytes` over the last second.
+    /// The rate of `received_bytes` over about the last second.
     pub rate: Rate,
     /// This source's fraction of the rate of all sources, from 0 to 1.
     pub share: f64,
@@ -143,7 +143,7 @@ pub enum SourceState {
     Waiting,
     /// The source is silent; its chunks were reassigned to the other sources.
     Silent,
-    /// The source's connection was lost, and is being retried.
+    /// The source is being retried after a failure.
     Retrying,
     /// The source has sent all of its chunks.
     Done,

@@ -13,8 +13,7 @@
 //! cost of a datagram from an unknown sender.
 //!
 //! Before each run, the receiver touches and frees more memory than the file takes. On a virtual
-//! machine, the first write to a page that the hypervisor has reclaimed costs ten times as much as
-//! a write to another page.
+//! machine, the first write to a page that the hypervisor has reclaimed is slow.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::collections::HashMap;

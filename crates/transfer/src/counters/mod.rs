@@ -89,10 +89,9 @@ pub(crate) struct ReceiverCounters {
     pub(crate) early_lost: u64,
     /// Genuine datagrams dropped because there was no memory for their chunk.
     pub(crate) memory_lost: u64,
-    /// Datagrams that the flow refused as forged, malformed, replayed or too old to check; and
-    /// datagrams that its port dropped since the flow began. The port drops datagrams of unknown
-    /// flows, and early datagrams beyond the limits of size and age. Each flow of the port counts
-    /// all these drops, in addition to its own `early_lost`.
+    /// Datagrams that the flow refused (forged, malformed, replayed or too old to check), and all
+    /// datagrams that its port refused since the flow began (of unknown flows, or early and beyond
+    /// the limits).
     pub(crate) refused: u64,
     /// Blocks that were not requested.
     pub(crate) unasked: u64,

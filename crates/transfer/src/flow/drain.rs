@@ -3,9 +3,6 @@
 //! While the writer waits for data, the measured rate is the rate of the path. A report would hold
 //! the sender at that rate. The receiver therefore reports only while at least half of the memory
 //! waits for the writer.
-//!
-//! A thread that reads its socket too slowly needs no report. The sender's rate control sees its
-//! delay and drops as longer round trips and losses.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};

@@ -174,7 +174,6 @@ impl Drop for Outflow {
     }
 }
 
-/// Returns the approximate size of a message.
 fn size(message: &Message) -> usize {
     size_of::<Message>() + message.encoded_len()
 }

@@ -351,8 +351,7 @@ impl Sending {
     }
 
     /// Sends failures first, then digests. Digests go by datagram immediately, and on the stream in
-    /// groups. At 10 Gbit/s, a stream message for each chunk would cost a tenth of the time of
-    /// sealing.
+    /// groups.
     ///
     /// Once a file has failed, digests go on the stream only, behind the message of the failure. A
     /// datagram could overtake that message. The receiver would then accept as content the filler

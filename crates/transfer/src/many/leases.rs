@@ -87,7 +87,6 @@ impl Leases {
         }
     }
 
-    /// Sets a source's rate in chunks a second.
     pub(crate) fn set_rate(&mut self, source: usize, rate: f64) {
         if let Some(lease) = self.sources.get_mut(&source) {
             lease.rate = Some(rate.max(LEAST));
@@ -106,7 +105,6 @@ impl Leases {
         had.collect()
     }
 
-    /// Opens a written chunk again.
     pub(crate) fn reopen(&mut self, chunk: u64) {
         self.open.insert(chunk..chunk + 1);
     }

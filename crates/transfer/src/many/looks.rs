@@ -52,7 +52,6 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// Surveys all of `sources` concurrently.
     pub(super) fn start(options: &CopyOptions, sources: &Sources<'_>) -> Result<Looks, Error> {
         let identity = options.key.identity()?;
         let (report, results) = unbounded_channel();
@@ -91,7 +90,6 @@ impl Looks {
         (number, look)
     }
 
-    /// Returns whether all results have been returned.
     pub(super) fn are_over(&self) -> bool {
         self.results.is_closed() && self.results.is_empty()
     }

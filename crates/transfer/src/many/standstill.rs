@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The time while no source is connected does not count: `--retry-for` limits how long to wait for
-/// each source, as in a copy from one source.
+/// The time while no source is connected does not count: `--retry-for` limits that time.
 #[derive(Debug)]
 pub(super) struct Standstill {
     since: Instant,

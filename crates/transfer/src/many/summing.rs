@@ -39,7 +39,6 @@ fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
 /// files, stay zero; the caller sets them.
 pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
-    // Protocol, cipher, block size and bottleneck are those of the source with the most blocks.
     let main = summaries.iter().max_by_key(|summary| summary.blocks);
     let text = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
     let blocks = sum(|s| s.blocks);

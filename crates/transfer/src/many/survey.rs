@@ -80,8 +80,7 @@ pub(super) async fn survey(
     }
 }
 
-/// Returns the error of a source that answers but reads nothing, neither for this survey nor for
-/// the surveys that this one waits for.
+/// Returns the error of a source that answers but reads nothing.
 fn hangs(stall: Duration) -> Error {
     let seconds = stall.as_secs();
     let what = format!("it has read nothing for {seconds} s");

@@ -35,11 +35,11 @@ use crate::session::{self, Carriers, Session, Settings, random_u64};
 /// Maximum time that a measurement may take in addition to its sending time: the server's count
 /// may arrive late.
 const OTHER_TIME: Span = Span::from_secs(10);
-/// The default ladder (rising rates), in Mbit/s.
+/// The default series of rates, in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
-/// The default ladder ends at the first rate with a loss above this.
+/// The default series ends at the first rate with a loss above this.
 const FULL: f64 = 0.05;
-/// The default ladder also ends if the received rate is below this multiple of the best earlier
+/// The default series also ends if the received rate is below this multiple of the best earlier
 /// received rate.
 const MORE: f64 = 1.1;
 
@@ -182,8 +182,7 @@ impl Probing<'_> {
         Ok(Trips::of(&trips.await.map_err(lost)?))
     }
 
-    /// Measures one direction at the given rates, or at the rates of the ladder until the ladder
-    /// ends.
+    /// Measures one direction at the given rates, or at the default series of rates until it ends.
     async fn climb(
         &mut self,
         way: Way,

@@ -122,7 +122,7 @@ impl Counter {
     ) -> Result<Counter, Error> {
         let counted = Arc::<Mutex<Counted>>::default();
         let application = match copies {
-            // Allocation takes a while, and this thread serves other connections.
+            // Do not block this thread, which serves other connections.
             true => tokio::task::spawn_blocking(Application::new).await.ok(),
             false => None,
         };

@@ -1,9 +1,8 @@
 //! Measures round trips: one end sends small sealed datagrams (questions), the other end returns
 //! their content (answers).
 //!
-//! The questions also show the server the client's address. The server sends measurement data only
-//! to the source address of the client's genuine datagrams, and only if the client's session has
-//! the same address.
+//! The server sends measurement data only to the source address of the client's genuine questions,
+//! and only if the client's session has the same address.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};

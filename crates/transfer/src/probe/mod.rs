@@ -2,10 +2,9 @@
 //!
 //! Over one session the client requests one measurement after the other. `echo` measures round
 //! trips. `blast` sends datagrams at a rate, and `count` receives them. `stream` measures a stream
-//! at full speed. `client` and `server` are the two sides. Datagrams are sealed like those of a
-//! copy, but with the probe's own keys. A server accepts probes only from allowed ids. In a session
-//! it runs one measurement at a time, for ten seconds at most, and sends only to the address that
-//! the session has validated.
+//! at full speed. `client` and `server` are the two sides. A server accepts probes only from
+//! allowed ids. In a session it runs one measurement at a time, for ten seconds at most, and sends
+//! only to the address that the session has validated.
 
 mod blast;
 mod client;

@@ -202,9 +202,7 @@ impl Reach<'_> {
         let data_port = self.data_port(port);
         let first = resolve(host, data_port, settings).await;
         let data = first.ok().and_then(|all| all.first().copied());
-        // On first use, only the handshake is sent before the user accepts the server's id. The
-        // search then follows the handshake (`Whole`), or is left out: a copy uses Ethernet's
-        // datagram size.
+        // On first use, send only the handshake before the user accepts the server's id.
         let data = data.filter(|_| self.is_known(host, port));
         let begun = data.and_then(|data| begin(data, source, how));
         let (identity, trust) = (self.identity, self.trust);
@@ -311,8 +309,7 @@ pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error>
     Ok(found.map(|size| size + mtu::packet_overhead(address.ip())))
 }
 
-/// Returns the datagram size for Ethernet. If the path carries less, the first pass of the copy
-/// detects it.
+/// Returns the datagram size for Ethernet.
 pub(crate) fn usual_datagram(address: IpAddr) -> u16 {
     1500 - mtu::packet_overhead(address)
 }

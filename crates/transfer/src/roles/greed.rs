@@ -163,7 +163,6 @@ fn data_beyond_a_grant_are_counted_and_take_no_memory_from_others() {
     assert_eq!(memory.pool().lent() as u64, HELD);
     let others: Vec<ChunkBuffer> = std::iter::from_fn(|| other.pool().take()).collect();
     assert_eq!(others.len() as u64, HELD);
-    // A written chunk makes room for another.
     let Arrived { buffer, .. } = waiting.remove(0);
     drop(buffer);
     greedy.drained.add(CHUNK);

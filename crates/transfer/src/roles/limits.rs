@@ -136,8 +136,7 @@ mod tests {
             }
         };
         let wanted = |status, row| wanted(&status, row, 1440);
-        // Useless blocks may be 32 MiB (23,301 blocks) plus four times the useful ones. The
-        // receiver had all early data already, or cancelled all data in flight.
+        // Useless blocks may be 32 MiB (23,301 blocks) plus four times the useful ones.
         let early = EARLY_GRANT.get() / 1440;
         assert!(wanted(came(0, early, 0), frugal).is_ok());
         assert!(wanted(came(0, 0, early), frugal).is_ok());

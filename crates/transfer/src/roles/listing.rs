@@ -105,8 +105,6 @@ pub(super) async fn hear(
 }
 
 /// Returns whether `message` is of a kind that the other side sends only after the manifest.
-/// Messages on a stream keep their order, so after such a message the rest of the manifest will not
-/// come.
 fn goes_on(message: &Message) -> bool {
     use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
     matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))

@@ -48,8 +48,7 @@ use longhaul_files::watch::Held;
 use longhaul_files::{Failure, Manifest};
 
 /// Returns the timeout for closing the files after `result`. After a stall the timeout is short,
-/// because the disk probably still hangs. If the timeout is too short, the journal (the list of
-/// written chunks) lacks chunks; a later run finds them by hashing the file.
+/// because the disk probably still hangs.
 fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
         Err(End::Fatal(error)) => closing_after(Some(error.kind)),

@@ -18,10 +18,9 @@ pub(super) fn surveyed(source: &Source) -> Offer {
 
 /// Returns the offer of `source`. A manifest of at most [`INLINE_MANIFEST`] bytes is in the offer.
 ///
-/// A longer manifest must be encrypted too. If the data are encrypted, the manifest becomes the
-/// start of the object and is sent with the data. If the data are sent `in_the_clear`, this
-/// function returns the manifest, and the caller has to send it on the control stream, which is
-/// always encrypted.
+/// A longer manifest becomes the start of the object and is sent with the data. If the data are
+/// sent `in_the_clear`, this function returns the manifest instead, and the caller has to send it
+/// on the control stream, which is always encrypted.
 pub(super) fn whole(source: &mut Source, in_the_clear: bool) -> (Offer, Option<Vec<u8>>) {
     let encoded = source.manifest().encode();
     let mut offer = surveyed(source);

@@ -62,8 +62,7 @@ impl PlanSoFar {
         Ok(())
     }
 
-    /// Adds chunks that are no longer needed. Returns only the newly added chunks, so repetitions
-    /// cost the sending thread nothing.
+    /// Adds chunks that are no longer needed. Returns only the newly added chunks.
     pub(super) fn add_needless(&mut self, chunks: Vec<Range<u64>>) -> Vec<Range<u64>> {
         self.have = tidy(std::mem::take(&mut self.have));
         let new = without(&tidy(chunks), &self.have);

@@ -64,9 +64,9 @@ impl Terms {
         u32::from(datagram).saturating_sub(data_overhead(self.suite) as u32)
     }
 
-    /// Returns whether the sender may send coded symbols before the receiver's plan says whether
-    /// the receiver decodes them. Over a remembered path the loss is known before a short object is
-    /// sent, so symbols can save a round trip. A receiver that does not decode symbols drops them.
+    /// Returns whether the sender may send coded symbols before it knows whether the receiver
+    /// decodes them: only over a remembered path. A receiver that does not decode symbols drops
+    /// them.
     pub(crate) fn starts_coded(&self) -> bool {
         self.remembered.is_some()
     }

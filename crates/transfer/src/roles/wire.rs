@@ -19,8 +19,7 @@ use crate::write::budget::MessageCharge;
 pub(super) const BULK: usize = 4;
 /// Maximum number of unread messages from datagrams.
 const INLET: usize = 1024;
-/// A side that leaves the session waits at most this long until its queued messages are sent. The
-/// other side no longer needs them.
+/// A side that leaves the session waits at most this long until its queued messages are sent.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How long to wait for the final message to be sent, if the other side does not read.
 const CLOSING: Duration = Duration::from_secs(30);
@@ -184,7 +183,7 @@ impl Wire {
     }
 
     /// Ends the session without an error. Waits up to [`LEAVING`] until the queued messages are
-    /// sent, but not for their delivery.
+    /// sent.
     pub(crate) async fn leave(self) {
         self.outbox.end();
         if let Some(writer) = ended(self.writer, LEAVING).await {

@@ -22,7 +22,6 @@ enum Stage {
     Ending,
 }
 
-/// The state of the shutdown.
 #[derive(Clone, Default)]
 pub(super) struct Closing(Rc<State>);
 

@@ -149,7 +149,6 @@ impl Copying {
                 return Err(error);
             }
         };
-        // The service of pipes reports the parts of a pipe.
         let is_whole = request.extent.is_none();
         let name = self.server.door.name(&session.peer);
         let client = ServedClient::of_request(&session, &request).called(name);

@@ -1,7 +1,6 @@
 //! The running transfers, and the server's totals.
 //!
-//! Status reports cost a transfer nothing: they only read the counters that the transfer's threads
-//! keep anyway.
+//! A status report only reads the counters that the transfers' threads keep anyway.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -106,11 +106,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Ends the transfer that this transfer resumes. Also ends older transfers of the same client
-    /// into the same place, if the client no longer answers over their connections. Waits for the
-    /// end of each of these transfers, at most [`ASKED`]; to be called before this transfer writes.
-    /// Returns whether an older transfer into the same place, of any client, continues because its
-    /// client still answers.
+    /// Ends the transfer that this transfer resumes, and those older transfers of the same client
+    /// into the same place whose connections no longer answer. Waits at most [`ASKED`] for the end
+    /// of each. To be called before this transfer writes. Returns whether an older transfer into
+    /// the same place, of any client, continues because its client still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {

@@ -135,9 +135,9 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Another copy may have locked the files. If the other client is alive, do not wait for the
-        // lock. Otherwise (also if the other copy belongs to another process) wait for the idle
-        // timeout of a session: if the other client is lost, its copy ends in that time.
+        // Another copy may have locked the files. If its client is alive, do not wait for the lock.
+        // Otherwise wait for the idle timeout of a session: the copy of a lost client ends in that
+        // time.
         files.options.patience =
             if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }
@@ -533,7 +533,6 @@ mod tests {
         let taken = settings(row, &asked("receive-rate", Some(957e6))).unwrap();
         assert_eq!(taken.iter().collect::<Vec<_>>(), [("receive-rate", 957e6)]);
         for (name, value, said) in [
-            // An older release had the value in another field, and in Mbit/s.
             ("receive-rate", None, "no value in base units"),
             ("receive-rate", Some(2e12), "2Tbit/s is not between"),
             ("receive-rate", Some(f64::NAN), "not between"),

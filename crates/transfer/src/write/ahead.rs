@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 
-/// Maximum number of digests to keep. An honest sender sends digests with their chunks, so
-/// there are no more digests than chunks in memory; this number suffices for 128 GiB.
+/// Maximum number of digests to keep: those of 128 GiB of chunks.
 const MOST: usize = 1 << 17;
 
 /// Keeps `digests` within the limit: at the limit, drops the digests of chunks that are not needed.

@@ -21,8 +21,7 @@ pub(crate) struct Drained {
 
 impl Drained {
     /// Counts `bytes` of blocks that have left the memory. Returns whether to notify the flow: true
-    /// if at least half of the flow's memory waited for the writer. If less waited, the sender
-    /// still has a large grant, and the flow checks its memory when the granted data arrive.
+    /// if at least half of the flow's memory waited for the writer.
     pub(crate) fn add(&self, bytes: u64) -> bool {
         let waited = self.waiting();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -3,10 +3,7 @@
 //! A [`Destination`] starts the writing of an object: the manifest (the list of entries: files,
 //! folders and links) and the content of its files, as one sequence of bytes. Destinations with one
 //! source implement [`Open`]: the writing thread collects the manifest and the digests, and the
-//! [`Opened`] destination takes chunks with their digests. Implementations: files (including a
-//! folder in memory), a dry run of files, a part of a pipe, an output in order, and a measurement
-//! that discards the data. A copy from replicas has its own implementation of [`Destination`]: all
-//! its sources share one writing thread.
+//! [`Opened`] destination takes chunks with their digests.
 
 use std::sync::Arc;
 

@@ -93,8 +93,8 @@ pub(crate) enum WriterEvent {
 /// A job, and the index of the source that sent it.
 pub(crate) type SourceJob = (usize, Job);
 
-/// Maximum bytes of digests, answers and failures that may wait for the thread: many times as much
-/// as the chunks in memory need. The chunks themselves do not count, because grants limit them.
+/// Maximum bytes of digests, answers and failures that may wait for the thread. Chunks do not
+/// count, because grants limit them.
 const MOST_WAITING: usize = 256 << 20;
 
 /// The sender of one source to a writing thread. Clones send for the same source.

@@ -98,7 +98,6 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Writes the next chunk with `write`, and advances past it.
     fn advance(
         &mut self,
         write: impl FnOnce(&Output, u64) -> Result<(), Error>,

@@ -1,5 +1,5 @@
 //! One of three sources violates the protocol, over real sockets. The copy excludes this source and
-//! names it to the user; the other sources are not harmed.
+//! names it to the user.
 
 use std::fs;
 use std::sync::{Arc, LazyLock, Mutex};

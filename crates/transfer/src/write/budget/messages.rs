@@ -12,10 +12,9 @@ use super::{Budget, Inner, MemoryPart};
 use crate::session::PeerId;
 
 /// The memory charge for the messages of one transfer or room, or for the incomplete messages of
-/// one sender to a room; released on drop. Messages may use the quarter that is reserved for new
-/// transfers, because running transfers grow into all other memory. An owner (a client's id) gets
-/// more only if the memory that then stays free is at least as much as its messages then hold. So
-/// one owner takes at most half of the memory that its messages could take.
+/// one sender to a room; released on drop. Messages may use the quarter of the memory that is
+/// reserved for new transfers. An owner (a client's id) gets more only if at least as much memory
+/// stays free as its messages then hold.
 pub(crate) struct MessageCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,

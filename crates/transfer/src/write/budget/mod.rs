@@ -453,7 +453,6 @@ mod tests {
     fn a_waiting_owner_delays_no_other_owner_and_gets_the_parts_that_it_returns() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            // 128 MiB are enough for four transfers.
             let budget = Budget::patient(Bytes::mebi(128), 0, Duration::from_secs(60)).unwrap();
             let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
             let mut parts = vec![budget.enter_for(one).await.unwrap()];
@@ -507,7 +506,6 @@ mod tests {
     fn a_transfer_without_memory_waits_and_gets_it_before_others_grow() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            // 70 MiB are enough for two transfers.
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_secs(60)).unwrap();
             let (first, second) = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let mut entering = pin!(budget.enter());
@@ -524,7 +522,6 @@ mod tests {
     fn a_transfer_that_waits_too_long_is_asked_to_retry() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            // 70 MiB are enough for two transfers.
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
             let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let refused = budget.enter().await.err().expect("nobody ends");
