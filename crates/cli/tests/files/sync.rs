@@ -7,7 +7,6 @@ use std::path::Path;
 
 use crate::rig::{Child, Ended, Pair, assert_same, bytes, content, remains, write};
 
-/// Starts a `sync` as the client of `pair`, in its folder.
 fn start(pair: &Pair, flags: &[&str], from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Child {
     let mut command = pair.client.command(["sync", "--json"]);
     let (from, to) = (from.as_ref(), to.as_ref());
@@ -26,8 +25,7 @@ fn names(root: &Path) -> Vec<String> {
     content(root).into_keys().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-/// Writes `root/run` with three names (a, d, d/b), and `old/run` with d and six names that the
-/// source lacks.
+/// `root/run` has a, d and d/b. `old/run` has d and six names that the source lacks.
 fn trees(root: &Path, old: &Path) {
     write(&root.join("run/a"), &bytes(300_000, 1));
     write(&root.join("run/d/b"), b"b");
@@ -81,7 +79,7 @@ fn an_empty_source_and_a_plan_beyond_the_limit_are_refused_and_delete_nothing() 
     write(&pair.here.join("to/x"), b"x");
     let said = "the source has no files";
     sync(&pair, &["--delete"], "empty/", pair.at("run")).is(5, &[said]);
-    // An empty list from a server deletes nothing either, because the server may be lying.
+    // The server may be lying about an empty folder.
     sync(&pair, &["--delete"], pair.at("empty/"), "to").is(4, &[said]);
     sync(&pair, &["--delete"], "empty/", "to").is(4, &[said]);
     let limit = ["--delete", "--max-delete=4"];

@@ -1,5 +1,4 @@
-//! Copies that meet an earlier copy, alive, silent or killed; and copies that wait for the server's
-//! memory.
+//! Copies that meet an earlier copy, or that wait for the server's memory.
 
 use std::fs::{self, File};
 
@@ -22,21 +21,20 @@ fn the_same_command_takes_over_the_copy_of_a_silent_client() {
     let ended = copy().end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
-    // When the first copy runs again, it learns that its session is over, and changes nothing.
+    // The first copy learns that its session is over.
     silent.signal(Signal::CONT);
     assert_eq!(silent.end().status, Some(1));
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
     assert!(remains(&pair.there).is_empty());
 }
 
-/// Bytes that arrived before the server accepted a copy, and were lost.
+/// Bytes that arrived before the server accepted a copy.
 fn lost_early(summary: &Value) -> u64 {
     let count = |name: &str| summary[name].as_u64().expect("it is a count");
     count("early_lost") * count("payload_bytes")
 }
 
-/// Bytes that a copy sends in a second at the rate [`FAST`]. A copy that sends while it waits loses
-/// more bytes than this.
+/// One second of data at the rate [`FAST`]. A copy that sends while it waits loses more.
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
@@ -58,7 +56,7 @@ fn a_copy_that_waits_to_take_over_another_stops_sending() {
 
 #[test]
 fn a_copy_that_waits_for_memory_stops_sending() {
-    // The server has memory for one copy.
+    // For one copy.
     let pair = Pair::with(&["--memory=32Mi"]);
     write(&pair.here.join("first"), &bytes(LEN, 1));
     write(&pair.here.join("second"), &bytes(LARGE, 2));
@@ -95,7 +93,7 @@ fn the_same_command_resumes_immediately_after_each_kill() {
 fn a_copy_waits_for_a_locked_file_and_informs_the_user() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
-    // This lock stands for a copy whose client has died, before the server notices the death.
+    // Stands for a copy whose client has died, before the server notices the death.
     let other = File::create(pair.there.join(".to.lh-part")).unwrap();
     flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut copy = pair.start(&[&"file", &pair.at("to")]);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::{Child, Host, Pair, Server, Terminal, bytes, content, write};
 
-/// A copy as a user types it, without `--json` and without flags about trust.
+/// Without `--json` and without flags about trust.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     let mut command = pair.client.command(["cp"]);
     command.args(args.iter().map(AsRef::as_ref)).current_dir(&pair.here);
@@ -60,7 +60,6 @@ fn the_progress_bar_ends_at_100_percent() {
     let id = pinned(&pair);
     let command = cp(&pair, &[&id, &"--rate=20M", &"object", &pair.at("")]);
     let mut screen = Terminal::start(command);
-    // Waits until the bar is no longer empty.
     screen.shows("of 6.00 MB");
     screen.shows("[=");
     let (ended, text) = screen.end();
@@ -242,7 +241,7 @@ fn without_a_terminal_progress_is_few_lines_and_a_last_one() {
         ended.is(0, &["longhaul: 100.0 %, 2.00 MB of 2.00 MB", "longhaul: copied 1 file, 2.00 MB"]);
         assert!(ended.stdout.is_empty(), "{ended}");
         let lines: Vec<&str> = ended.stderr.lines().filter(|l| l.contains(" of 2.00 MB")).collect();
-        // One line every 10 s, up to the tests' time limit of 120 s, and the last one.
+        // One line every 10 s, up to the tests' time limit of 120 s.
         assert!(lines.len() < 14 && !ended.stderr.contains('\r'), "{ended}");
     }
     write(&pair.here.join("object"), &bytes(2_000_000, 77));

@@ -11,7 +11,7 @@ use longhaul_transfer::api::{Client, Identity, Trust, blocking};
 
 use crate::rig::{Child, Ended, Host, Pair, bytes, content, write};
 
-/// Pushes `file` as the client `host`. The command line has no `--server-id` except in `flags`.
+/// Only `flags` may have a `--server-id`.
 fn copy(pair: &Pair, host: &Host, flags: &[&str]) -> Ended {
     let there = pair.at("");
     let words = ["cp", "--json"].iter().chain(flags).map(OsStr::new);
@@ -178,7 +178,6 @@ fn the_time_of_the_question_does_not_count_for_one_source() {
         let answer = answer.clone();
         async move {
             let asked = Instant::now();
-            // The user takes a while to answer.
             std::thread::sleep(Duration::from_millis(700));
             answer.store(asked.elapsed().as_nanos() as u64, Ordering::Relaxed);
             true
@@ -204,7 +203,6 @@ fn the_time_of_the_question_does_not_count_for_several_sources() {
     }
     let identity = Identity::load_or_create(&pair.client.config).unwrap();
     let trust = Trust::ask(move |_| async {
-        // The user takes a while to answer.
         std::thread::sleep(Duration::from_millis(700));
         true
     });

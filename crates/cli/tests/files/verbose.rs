@@ -5,7 +5,6 @@ use std::os::unix::fs::symlink;
 
 use crate::rig::{Ended, Pair, bytes, write};
 
-/// Returns the sorted paths of the events named `event`.
 fn events(ended: &Ended, event: &str) -> Vec<String> {
     let events = ended.events(event).into_iter();
     let mut paths: Vec<_> =
@@ -47,7 +46,7 @@ fn verbose_prints_created_names_and_twice_verbose_skipped_ones() {
         fs::remove_file(root.join("new/t/large")).unwrap();
         let again = pair.cp(&[&"-rp", &"-vv", &from, &to]);
         assert_eq!(events(&again, "file"), ["t/large"], "{again}");
-        // Skipped names include the link, but not the folders.
+        // Includes the link, but not the folders.
         assert_eq!(events(&again, "skipped").len(), due.len(), "{again}");
         assert!(
             events(&again, "folder").is_empty() && events(&again, "link").is_empty(),

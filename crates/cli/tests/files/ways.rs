@@ -1,5 +1,5 @@
-//! Ciphers, receive strategies and parallel TCP, what `cp` reports about them, and connections and
-//! datagrams of foreign programs.
+//! Ciphers, receive strategies and parallel TCP. Also connections and datagrams of foreign
+//! programs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream, UdpSocket};
 
 use crate::rig::{Ended, Pair, bytes, content, remains, write};
 
-/// Pushes and pulls a file of a few chunks with `flags`; returns the results of both.
+/// Pushes and pulls a file of a few chunks.
 fn both_ways(pair: &Pair, flags: &[&str]) -> [Ended; 2] {
     let object = bytes(5_000_001, 7);
     write(&pair.here.join("file"), &object);
@@ -136,7 +136,7 @@ fn with_json_errors_are_json_and_otherwise_stdout_is_empty() {
     assert_eq!(last["status"], 4);
 }
 
-/// A TLS ClientHello without extensions, so without longhaul's ALPN name.
+/// Has no extensions, so it lacks longhaul's ALPN name.
 const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03aaaaaaaaaaaaaaaaaaaaaaaa\
     aaaaaaaa\x00\x00\x02\x13\x01\x01\x00";
 
@@ -150,7 +150,7 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
     for number in 0..SILENT {
         match TcpStream::connect(address) {
             Ok(mut stream) => {
-                // Half of the connections begin a handshake and stop in the middle.
+                // Half of the connections stop in the middle of a handshake.
                 if number % 2 == 0 {
                     let _ = stream.write_all(&CLIENT_HELLO[..20]);
                 }

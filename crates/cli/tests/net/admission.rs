@@ -1,4 +1,4 @@
-//! A server's limits for clients without rights, and for clients that want more than their share.
+//! A server's limits for clients.
 
 use std::path::Path;
 
@@ -16,8 +16,7 @@ fn pattern(glob: String) -> FilterWire {
     FilterWire::from(&Filter::Exclude(glob))
 }
 
-/// Every message that may come first. None of them names a path, so a check of the rights to the
-/// named paths would accept them all.
+/// Every message that may come first. None of them names a path.
 fn first_messages() -> Vec<Message> {
     let bad = vec![pattern("[a".into())];
     let pull =
@@ -76,8 +75,8 @@ fn patterns_of_a_megabyte_are_refused_and_cost_a_server_little_memory() {
 
 #[test]
 fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
-    // Each transfer reserves 32 MiB. So 16 would take the server's whole memory of 512 MiB; one id
-    // may reserve half.
+    // Each transfer reserves 32 MiB. So 16 would take the server's whole memory; one id may reserve
+    // half.
     const SLOW: u32 = 16;
     let scratch = tempfile::tempdir().expect("a folder for the test");
     let greedy = Host::new(&scratch.path().join("greedy"));
@@ -91,7 +90,7 @@ fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
             let request = liar::request(Direction::Push, &format!("slow-{n}"));
             let request = Request { transfer: n.into(), flow: 100 + n, ..request };
             session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
-            // The server answers with a grant, or with a `Wait`.
+            // A grant, or a `Wait`.
             let ping = Message::Ping(Ping { answer: false });
             session.write(&Frame::from(ping)).await.expect("it is open");
             session.read::<Frame>().await.expect("the server answers");
@@ -106,7 +105,7 @@ fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
     assert!(copied == bytes(3_000_000, 1));
 }
 
-/// The limits on open files of a running process: soft and hard.
+/// Soft and hard.
 fn descriptors(id: u32) -> (String, String) {
     let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).expect("it runs");
     let line = limits.lines().find(|line| line.starts_with("Max open files"));
@@ -115,7 +114,7 @@ fn descriptors(id: u32) -> (String, String) {
     (next(), next())
 }
 
-/// A server of `host` that may open no more than `most` files, with a soft limit of `soft`.
+/// May open no more than `most` files, with a soft limit of `soft`.
 fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Server {
     let words = Server::words("127.0.0.1:0", root, &["--allow", &allowed.id]);
     let limit = format!("ulimit -Sn {soft} && ulimit -Hn {most} && exec \"$@\"");
@@ -124,14 +123,14 @@ fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Se
 
 #[test]
 fn a_server_with_few_descriptors_reads_any_number_of_files() {
-    // More files than the server may open at a time.
+    // More than the server may open at a time.
     const FILES: usize = 80;
     let mut pair = Pair::new();
     let content = bytes(1 << 20, 1);
     for n in 0..FILES {
         let path = pair.there.join(format!("tree/{n}"));
         write(&path, &content);
-        // The file is sparse, so it is large but copied quickly.
+        // A sparse file is copied quickly.
         let file = std::fs::File::options().write(true).open(path).expect("it is ours");
         file.set_len(LARGE).expect("a hole takes no room");
     }

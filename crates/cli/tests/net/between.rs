@@ -1,5 +1,5 @@
 //! Copies between two other hosts, `far` and `gate`. This host starts each copy on `far`, through a
-//! real sshd. `far` reaches `gate` through its own ssh; in one test `gate` is a longhaul server.
+//! real sshd.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,8 +9,7 @@ use rustix::process::Signal;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, Server, assert_same, bytes, need, wait_until, write};
 
-/// Hosts `far` and `gate`. `far` reads the ssh command for `gate` from its own configuration file;
-/// no flag names this command.
+/// `far` reads the ssh command for `gate` from its own configuration file.
 fn hosts() -> Result<Ssh, crate::rig::Skipped> {
     let ssh = Ssh::new()?;
     let config = format!("[host.gate]\nrsh = \"ssh -F {}\"\n", ssh.path("ssh_config").display());
@@ -18,13 +17,12 @@ fn hosts() -> Result<Ssh, crate::rig::Skipped> {
     Ok(ssh)
 }
 
-/// A location on `gate`, and its local path.
 fn of_gate(ssh: &Ssh, path: &str) -> (String, PathBuf) {
     let path = ssh.path("gate").join(path);
     (format!("gate:{}", path.display()), path)
 }
 
-/// Whether `far` runs a copy that this host has started for this test.
+/// Only copies that this host has started for this test.
 fn runs_there(ssh: &Ssh) -> bool {
     let mark = ssh.path("gate").display().to_string();
     let processes = fs::read_dir("/proc").expect("it is there").filter_map(Result::ok);
@@ -95,7 +93,6 @@ fn the_ssh_host_runs_the_copy_to_and_from_a_server_that_allows_it() {
     let far = Host::new(&ssh.path("far_config"));
     let host = Host::new(&ssh.path("server"));
     fs::create_dir(ssh.path("gate")).expect("there is room for a folder");
-    // The server allows the host that runs the copy, not this host.
     let server = Server::start(&host, &ssh.path("gate"), &["--allow", &far.id]);
     let at = |path: &str| server.at(path).into_string().expect("it is ASCII");
     let unknown = ssh.start("", &[&ssh.at("source"), &at("copy")]).end();

@@ -1,5 +1,5 @@
-//! The ways to carry a copy (cells) that other tests go through: every protocol of the registry,
-//! variants of a protocol with a setting, and parallel TCP.
+//! The ways to carry a copy (cells): every protocol of the registry, variants of a protocol, and
+//! parallel TCP.
 
 use std::fmt::{self, Debug, Formatter};
 use std::thread;
@@ -10,18 +10,17 @@ use serde_json::Value;
 
 use crate::rig::Ended;
 
-/// Variants of protocols, each with its setting: GTP with the controller that watches delay.
+/// Each with its setting: GTP with the controller that watches delay.
 const VARIANTS: [(&str, (&str, f64)); 1] = [("gtp", ("delay-control", 1.0))];
 
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
-    /// The protocol's row in the registry; `None` for parallel TCP.
+    /// `None` for parallel TCP.
     row: Option<&'static Row>,
     setting: Option<(&'static str, f64)>,
 }
 
 impl Cell {
-    /// The protocol's name in the summary and for `--protocol`.
     pub(super) fn protocol(self) -> &'static str {
         self.row.map_or("tcp", |row| row.name)
     }
@@ -30,13 +29,12 @@ impl Cell {
         self.row
     }
 
-    /// The variant's setting, in the form of a request.
+    /// In the form of a request.
     pub(super) fn settings(self) -> Vec<Setting> {
         let setting = self.setting.into_iter();
         setting.map(|(name, value)| Setting { name: name.to_owned(), value: Some(value) }).collect()
     }
 
-    /// The flags that choose this cell, followed by `others`.
     pub(super) fn flags(self, others: &[&str]) -> Vec<String> {
         let by = format!("--protocol={}", self.protocol());
         let setting = self.setting.into_iter().map(|(name, value)| {
@@ -56,7 +54,6 @@ impl Debug for Cell {
     }
 }
 
-/// All cells: each protocol, each of [`VARIANTS`], and parallel TCP.
 pub(super) fn cells() -> Vec<Cell> {
     let rows = registry::all().iter().map(|row| Cell { row: Some(row), setting: None });
     let variants = VARIANTS.iter().map(|(name, setting)| {
@@ -66,12 +63,11 @@ pub(super) fn cells() -> Vec<Cell> {
     rows.chain(variants).chain([Cell { row: None, setting: None }]).collect()
 }
 
-/// The cells whose data go by datagrams.
 pub(super) fn cells_of_datagrams() -> Vec<Cell> {
     cells().into_iter().filter(|cell| cell.row.is_some()).collect()
 }
 
-/// Runs `test` for all `cells` in parallel; a failure names its cell.
+/// A failure names its cell.
 pub(super) fn each(cells: &[Cell], test: impl Fn(Cell) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -90,7 +86,7 @@ pub(super) fn count(summary: &Value, name: &str) -> u64 {
     summary[name].as_u64().unwrap_or_else(|| panic!("{name} is a count: {summary}"))
 }
 
-/// Asserts that `cell` carried the copy from start to end, and that the counters are consistent.
+/// Also asserts that the counters are consistent.
 #[track_caller]
 pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     let summary = ended.summary();

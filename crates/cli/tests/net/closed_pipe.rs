@@ -1,4 +1,4 @@
-//! Commands that only write to stdout end when the reader of stdout closes its pipe.
+//! Commands that only write to stdout end when its reader closes the pipe.
 
 use std::fs;
 use std::io::Read;
@@ -9,10 +9,10 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use super::share::{Sharing, pair, share};
 use crate::rig::{Child, bytes, side_by_side, write};
 
-/// Prints the status of a command to stderr, and passes its output to a reader.
+/// Prints the status of a command to stderr.
 const PIPELINE: &str = r#"reader=$1; shift; { "$@"; echo "status $?" >&2; } | $reader"#;
 
-/// A server with the file `large` and a value of `key`, for a client with the rights `rights`.
+/// Has the file `large` and a value of `key`.
 fn with_content(rights: &str) -> Sharing {
     let sharing = pair(rights);
     write(&sharing.pair.there.join("large"), &bytes(30 << 20, 1));
@@ -36,7 +36,7 @@ fn a_command_that_only_shows_something_ends_when_the_reader_of_its_output_has_go
         (&["top", "--json"], ""),
         (&["cat"], "large"),
         (&["ls", "--json"], ""),
-        // These commands write nothing, so they must watch the pipe to notice that it is closed.
+        // These commands write nothing, so they must watch the pipe.
         (&["stream", "receive", "--json"], "stream"),
         (&["stream", "receive", "--output=-"], "stream"),
         (&["share", "watch"], "nothing"),
@@ -75,11 +75,11 @@ fn output_after_a_failed_write_has_no_hole() {
     let sharing = with_content("files=rw,share=rw,status=ro");
     let pair = &sharing.pair;
     let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
-    // A write to the full pipe fails, and a write after the test has read succeeds.
+    // The pipe is full until the test has read.
     fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe has the flag");
     let id = format!("--server-id={}", pair.server.id);
     let url = pair.at("large").into_string().expect("our own name");
-    // The shell has a piped stdout and gives the command the descriptor of stdin as its stdout.
+    // The shell has a piped stdout. It gives the command the descriptor of stdin as stdout.
     let wrapper = ["sh", "-c", r#"exec "$@" >&0"#, "sh"];
     let mut command = pair.client.wrapped(&wrapper, ["cat", &id, &url]);
     let mut child = Child::spawn(command.stdin(Stdio::from(writer)));

@@ -1,4 +1,4 @@
-//! Runs the commands of docs/coming-from.md over a real ssh, with hosts and folders of this test.
+//! Runs the commands of docs/coming-from.md over a real ssh.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::rig::{bytes, need, write};
 const PAGE: &str = include_str!("../../../../docs/coming-from.md");
 const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// The commands of the tables' second columns, in their order.
+/// The second columns of the tables, in their order.
 fn commands() -> Vec<String> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
     let second = |row: &str| {
@@ -22,7 +22,6 @@ fn commands() -> Vec<String> {
     rows.map(second).collect()
 }
 
-/// The expected files or output of a command.
 fn outcome(command: &str) -> Outcome {
     let printing = ["cp -avn", "sync -vn", "longhaul ls", "small.txt -", "longhaul probe"];
     match command {
@@ -75,8 +74,7 @@ fn each_command_for_users_of_other_tools_works() {
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
         // The sshd of this test uses another port.
         let run = run.replace("archive:", "gate:").replace("ssh -p 2222", "ssh");
-        // ssh runs longhaul on the other host without the PATH of this test, so a command that uses
-        // ssh needs --remote-path.
+        // ssh runs longhaul without the PATH of this test.
         let is_local = !line.contains("dtn")
             && (line.contains("longhaul cp") || line.contains("longhaul sync"));
         let far = if is_local { " ".into() } else { format!(" --remote-path {BINARY} ") };

@@ -1,4 +1,4 @@
-//! `longhaul compare` over an emulated path: real copies over real sockets, one at a time.
+//! `longhaul compare` over an emulated path.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
         let goodput = run["goodput_bps"].as_f64().expect("each ended");
         assert!(run["error"].is_null() && goodput > 0.0 && goodput < 100e6, "{run}");
         assert!(run["waste"].is_number() && run["retransmitted"].is_number(), "{run}");
-        // The kernel reports the resent segments of its TCP, but not the lost packets.
+        // The kernel does not report the lost packets of its TCP.
         assert_eq!(run["path_lost"].is_null(), run["protocol"] == "tcp:auto", "{run}");
     }
     let left = std::fs::read_dir(&wan.there).expect("it is the server's").count();
@@ -63,7 +63,6 @@ fn the_command_of_the_page_compares_over_an_emulated_path() {
     let page = fs::read_to_string(page).expect("it is there");
     let begin = page.find("longhaul emulate").expect("the page has it");
     let line = &page[begin..begin + page[begin..].find("```").expect("the block ends")];
-    // A smaller object and fewer protocols than on the page.
     let few = "--accept-new --size 3MB --repeat 1 --protocols rbudp,tcp:1";
     let line = line.replace("--accept-new", few);
     let folder = tempfile::tempdir().expect("there is room for a folder");

@@ -1,5 +1,5 @@
-//! Bytes that change on the path. The receiver drops damaged sealed datagrams as forged; damaged
-//! unencrypted data arrive, and the digests of the chunks must detect them.
+//! Bytes that change on the path. The receiver drops damaged sealed datagrams as forged. The
+//! digests of the chunks must detect damaged unencrypted data.
 
 use std::sync::atomic::Ordering;
 
@@ -37,7 +37,7 @@ fn repeated_damage_ends_with_its_own_exit_status() {
         let last = ended.last();
         assert_eq!((&last["class"], &last["status"]), (&"verification".into(), &6.into()));
         assert!(!copy.exists(), "{way:?} {ended}");
-        // The partial files have no damaged data, so the next copy succeeds.
+        // The partial files have no damaged data.
         rig.relay.rules.damaged.store(0, Ordering::Relaxed);
         rig.pair.cp(&[&from, &to]).summary();
         rig.assert_copied(way);

@@ -1,11 +1,11 @@
-//! Receivers slower than the path: a sender that searches for its rate adapts to the receiver.
+//! Receivers slower than the path.
 
 use super::cells::count;
 use super::faults::{serve_slowly, slow_disk};
 use crate::rig::slow::slow_calls;
 use crate::rig::{Ended, Pair, bytes, need, write};
 
-/// Pushes an object of `len` bytes, without `--rate`, to a server run by the command `slow`.
+/// Pushes an object without `--rate`.
 fn push_to(slow: &[String], len: usize) -> Ended {
     let mut pair = Pair::in_memory(&[]);
     let content = bytes(len, 5);
@@ -18,21 +18,19 @@ fn push_to(slow: &[String], len: usize) -> Ended {
 
 #[test]
 fn a_disk_slower_than_the_path_sets_the_rate_and_the_memory_suffices() {
-    // The disk takes at least 200 ms for 1 MiB, so it writes about 5.2 MB/s. The server can receive
-    // faster, even under strace on a busy machine.
+    // The disk takes at least 200 ms for 1 MiB, so it writes about 5.2 MB/s.
     let slow = need!(slow_disk(200));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();
     assert_eq!(summary["bound_by"], "destination-disk", "{ended}");
     assert_eq!(summary["memory_lost"], 0, "{ended}");
-    // A few losses in the socket are allowed while the sender searches for its rate.
+    // A few losses are allowed while the sender searches for its rate.
     assert!(count(&summary, "socket_lost") < count(&summary, "blocks") / 20, "{ended}");
 }
 
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_sets_the_rate_and_is_named() {
-    // Each call takes 20 ms longer, however many datagrams it returns. Until the sender has found
-    // the rate, datagrams are lost in the socket.
+    // Each call takes 20 ms longer. Datagrams are lost until the sender has found the rate.
     let slow = need!(slow_calls("recvmmsg", 20_000));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();

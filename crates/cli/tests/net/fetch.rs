@@ -1,4 +1,4 @@
-//! Copies from HTTP servers: longhaul's, and a test server that lies, changes its file or fails.
+//! Copies from HTTP servers: longhaul's, and a test server with faults.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ impl Client {
         self.scratch.path().join(name)
     }
 
-    /// `cp --json` from `url` to `name`, not started yet.
+    /// Not started yet.
     fn command(&self, flags: &[&str], url: &str, name: &str) -> Command {
         let mut command = self.host.command(["cp", "--json"]);
         command.args(flags).arg(url).arg(self.path(name)).env("no_proxy", "*");
@@ -55,12 +55,12 @@ impl Client {
     }
 }
 
-/// A request for a range, or for the whole file.
+/// For a range, or for the whole file.
 struct Asked {
     method: String,
     path: String,
     fields: BTreeMap<String, String>,
-    /// Number of earlier requests.
+    /// Earlier requests.
     number: u64,
 }
 
@@ -89,15 +89,15 @@ impl Asked {
 
 type Reply = (String, Vec<u8>);
 
-/// A server with replies that the test chooses.
+/// The test chooses the replies.
 struct Liar {
     address: SocketAddr,
-    /// Bytes of all bodies that `reply` has returned.
+    /// Bytes of all bodies.
     sent: Arc<AtomicU64>,
 }
 
 impl Liar {
-    /// Answers with the result of `reply`; `None` closes the connection without an answer.
+    /// `None` closes the connection without an answer.
     fn start(reply: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static) -> Liar {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -136,7 +136,7 @@ impl Liar {
     }
 }
 
-/// The reply of an honest server, with the further header fields `more`.
+/// Has the further header fields `more`.
 fn honest(asked: &Asked, content: &[u8], more: &str) -> Reply {
     match asked.range(content.len()) {
         Some(range) => {
@@ -242,8 +242,8 @@ impl Gate {
     }
 }
 
-/// A server that holds back the content after 16 MiB until the gate opens. The test may change its
-/// further header `fields`.
+/// Holds back the content after 16 MiB until the gate opens. The test may change the header
+/// `fields`.
 fn gated(content: &[u8], fields: &Arc<Mutex<String>>) -> (Liar, Arc<Gate>) {
     let (gate, content, fields) = (Arc::new(Gate::default()), content.to_vec(), fields.clone());
     let waits = gate.clone();
@@ -275,7 +275,7 @@ fn a_killed_copy_resumes_the_same_version_and_no_other() {
         let fields = Arc::new(Mutex::new(format!("{before}{}", sha256(&content))));
         let (server, gate) = gated(&content, &fields);
         let child = Child::spawn(&mut client.command(&[], &server.url("f"), "f"));
-        // The journal lists only chunks that are on disk, so the next copy can use these chunks.
+        // The journal lists only chunks that are on disk.
         let journal = client.path(".f.lh-journal");
         wait_until("chunks are in the journal", || {
             fs::metadata(&journal).is_ok_and(|file| file.len() > 500)
@@ -366,8 +366,7 @@ fn a_server_without_ranges_sends_the_file_whole() {
     let client = Client::new();
     let content = bytes(5 * MEBI + 3, 8);
     let whole = content.clone();
-    // Request 0 asks for the version. Request 1 is the first that reads the content; its reply ends
-    // early.
+    // Request 0 asks for the version. Request 1 gets an incomplete reply.
     let server = Liar::start(move |asked| {
         let head = format!(
             "HTTP/1.1 200 OK\nContent-Length: {}\nETag: \"1\"\nConnection: close\n\n",
@@ -476,7 +475,7 @@ fn false_answers_end_the_copy_in_time_and_leave_no_file() {
         ended.is(status, &[what]);
         assert!(!client.path("f").exists(), "lie {number}");
     }
-    // The client reads only its range of a body that is longer and has no `Content-Length`.
+    // A body that is longer than the range and has no `Content-Length`.
     let client = Client::new();
     let whole = content.clone();
     let server = Liar::start(move |asked| {
@@ -526,7 +525,7 @@ fn redirects_are_followed_and_the_proxy_of_the_environment_is_used() {
     assert!(asked.load(Ordering::SeqCst) > 0);
 }
 
-/// A proxy that connects to any requested address; counts the connections.
+/// Counts the connections.
 fn proxy() -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let (address, count) =
@@ -583,7 +582,7 @@ fn https_needs_a_trusted_authority_and_stays_https() {
     );
     by(&format!("{url}file"), "none", &[], "other.pem")
         .is(3, &["no trusted TLS connection", "SSL_CERT_FILE"]);
-    // A server that redirects from https to http.
+    // Redirects from https to http.
     let plain = Liar::start(move |asked| Some(honest(asked, b"plain", "")));
     let script = format!(
         "import http.server, ssl\n\

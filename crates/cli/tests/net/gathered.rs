@@ -1,4 +1,4 @@
-//! Copies from several clients to one server, which divides its receive rate among them.
+//! Several clients share the receive rate of one server.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn senders_to_one_server_share_its_receive_rate() {
         let came = fs::read(pair.there.join(format!("f{number}"))).expect("it was copied");
         assert!(came == bytes(8_000_000, number as u64), "f{number} differs");
     }
-    // 128 Mbit at 80 Mbit/s take 1.6 s; without sharing each copy would take 0.8 s.
+    // 128 Mbit at 80 Mbit/s take 1.6 s; without sharing, each copy would take 0.8 s.
     let longest = seconds.into_iter().fold(0.0, f64::max);
     assert!(longest >= 1.3, "{longest} s");
 }

@@ -30,7 +30,7 @@ fn a_new_size_limit_of_the_path_starts_a_new_search_and_the_copy_continues() {
         let ended = copy.end();
         let summary = ended.summary();
         assert_eq!(summary["protocol"], "rbudp", "{way:?} {ended}");
-        // Of the 8 MB, chunks that were incomplete are sent again.
+        // Incomplete chunks are sent again.
         assert!(ended.taken_up() >= 6_000_000, "{way:?} {ended}");
         assert!(summary["payload_bytes"].as_u64() <= Some(1300), "{way:?} {ended}");
         rig.assert_copied(way);

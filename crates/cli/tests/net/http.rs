@@ -1,4 +1,4 @@
-//! HTTP and WebDAV of a server: with curl and rclone, and with hostile clients.
+//! HTTP and WebDAV of a server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::rig::{Child, DEADLINE, Host, Server, Skipped, bytes, need, skip, writ
 pub(super) const READER: &str = "reader-0123456789abcdef";
 pub(super) const WRITER: &str = "writer-0123456789abcdef";
 
-/// A server of `data` with two tokens: one may read, the other may read and write below `in`.
+/// One token may read `data`, the other may read and write below `in`.
 pub(super) struct Http {
     pub(super) server: Server,
     pub(super) url: String,
@@ -46,22 +46,20 @@ impl Http {
         address.parse().expect("an address")
     }
 
-    /// Sends `head`, with CRLF as line ends, and `body`. Returns everything that the server sends
-    /// until it closes the connection.
+    /// Sends `head`, with CRLF as line ends, and `body`. Returns the whole reply.
     fn raw(&self, head: &str, body: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
-        // The server may have closed the connection before the end of the request.
+        // The server may close the connection before the end of the request.
         let _ = stream.write_all(head.replace('\n', "\r\n").as_bytes());
         let _ = stream.write_all(body);
         let mut all = Vec::new();
-        // The server may reset the connection if it has unread data.
+        // The server may reset a connection with unread data.
         let _ = stream.read_to_end(&mut all);
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Sends a request with `token` (unless it is empty) and the header lines `more`; returns the
-    /// reply.
+    /// `more` are header lines. An empty `token` is not sent.
     pub(super) fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
         let auth = match token {
             "" => String::new(),
@@ -186,7 +184,7 @@ fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
     is(&http.put(WRITER, "/new", b"n"), 201);
     assert_eq!(fs::read(http.data.join("in/new")).unwrap(), b"n");
     assert!(http.data.join("file").exists() && !http.data.join("in/in").exists());
-    // A client may send its token as a password. At SIGHUP the server reads the tokens again.
+    // A token may come as a password. At SIGHUP the server reads the tokens again.
     let basic = "Authorization: Basic YW55OnJlYWRlci0wMTIzNDU2Nzg5YWJjZGVm\n";
     is(&http.ask("", "GET", "/file", basic), 200);
     write_private(&http.scratch.path().join("tokens"), &format!("{WRITER} ro\n"));
@@ -232,7 +230,7 @@ fn files_are_put_moved_and_deleted_and_are_never_partial() {
     is(&ask("DELETE", "/folder", ""), 404);
     is(&ask("COPY", "/x", "Destination: /y\n"), 501);
     is(&ask("PATCH", "/x", ""), 405);
-    // The client disconnects before the body is complete: only the old file exists.
+    // The client disconnects before the body is complete.
     is(&http.put(WRITER, "/file", b"old"), 201);
     let mut stream = TcpStream::connect(http.address()).unwrap();
     let head = format!(
@@ -332,7 +330,7 @@ fn endless_headers_and_other_protocols_end_the_connection_and_not_the_server() {
     is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\n{many}\n"), b""), 431);
     is(&http.raw("nonsense\n\n", b"\x16\x03\x01\x02\x00"), 400);
     is(&http.raw("PUT /x HTTP/1.1\nHost: h\nContent-Length: -1\n\n", b""), 400);
-    // The server's timeout ends a request whose header stays incomplete.
+    // The header stays incomplete.
     let slow = http.raw("GET /file HTTP/1.1\nHost: ", b"");
     assert!(!slow.contains("200 OK"), "{slow}");
     is(&http.ask("", "GET", "/file", ""), 200);
@@ -370,7 +368,6 @@ pub(super) fn succeeds(line: &str, folder: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Skips the test if `program` is missing.
 pub(super) fn has(program: &str) -> Result<(), Skipped> {
     match Command::new(program).arg("--version").output() {
         Ok(_) => Ok(()),

@@ -1,5 +1,4 @@
-//! Programs that read a served folder by HTTP: GDAL, pyarrow and a browser. CI installs the browser
-//! only; the other tests run where their program is installed.
+//! GDAL, pyarrow and a browser read a served folder by HTTP. CI installs only the browser.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,7 +9,7 @@ use super::http::{Http, READER, has, succeeds};
 use super::seeing::Browser;
 use crate::rig::{Skipped, bytes, need, skip, wait_until, write};
 
-/// Makes programs connect to the server directly, even if this host has a proxy configured.
+/// Without a proxy.
 const DIRECT: &str = "export no_proxy='*' NO_PROXY='*'";
 
 #[test]
@@ -19,8 +18,7 @@ fn gdal_reads_a_raster_by_ranges() {
     need!(skip::unless(has_gdal, "gdalinfo (package gdal-bin) is not installed"));
     let http = Http::new(&[]);
     let folder = http.scratch.path();
-    // 16 MiB of random samples. GDAL needs only the header and the tiles of the window, so it must
-    // read far less.
+    // 16 MiB of random samples. GDAL needs only the header and the tiles of the window.
     let raster = "P5\n4096 4096\n255\n";
     write(&folder.join("map.pgm"), &[raster.as_bytes(), &bytes(1 << 24, 1)].concat());
     let tiled = "gdal_translate -q -of GTiff -co TILED=YES map.pgm data/map.tif";
@@ -41,8 +39,7 @@ fn gdal_reads_a_raster_by_ranges() {
     succeeds(&refused, folder);
 }
 
-/// Returns the Python interpreter that the environment variable `LONGHAUL_PYARROW` names, or
-/// `python3`. Skips the test if the interpreter lacks pyarrow, fsspec or aiohttp.
+/// `LONGHAUL_PYARROW` names the Python interpreter; the default is `python3`.
 fn pyarrow() -> Result<String, Skipped> {
     let python = std::env::var("LONGHAUL_PYARROW").unwrap_or_else(|_| "python3".to_owned());
     let mut command = Command::new(&python);
@@ -96,7 +93,7 @@ fn a_browser_shows_a_folder_and_follows_its_links() {
     browser.call("Page.navigate", &json!({"url": folder}));
     let file = link("<i>ünï & more.txt");
     browser.wait(&format!("{file} !== undefined"));
-    // The browser saves the file, because the server lets no browser show content as a page.
+    // The server lets no browser show content as a page.
     let saved = http.scratch.path().join("saved");
     let saves = json!({"behavior": "allow", "downloadPath": saved});
     browser.call("Page.setDownloadBehavior", &saves);

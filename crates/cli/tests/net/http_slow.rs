@@ -9,12 +9,12 @@ use std::thread;
 use super::http::{Http, READER, WRITER};
 use crate::rig::{DEADLINE, peak, write};
 
-/// Bytes of a file: more than the socket buffers of client and server hold.
+/// More than the socket buffers of client and server hold, in bytes.
 const LARGE: u64 = 256 << 20;
-/// Number of clients that read nothing.
+/// Clients that read nothing.
 const STUCK: usize = 24;
 
-/// Sends a request. Returns the connection, with the reply unread.
+/// Leaves the reply unread.
 fn begin(address: SocketAddr, token: &str, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
@@ -51,7 +51,7 @@ fn clients_that_do_not_read_hold_little_memory_delay_nobody_and_are_disconnected
             }
             ended.store(true, Ordering::Relaxed);
         });
-        // Meanwhile the server answers other clients, and one slow client reads a little at a time.
+        // One slow client reads a little at a time.
         while !ended.load(Ordering::Relaxed) {
             let mut reply = String::new();
             get(address, "/small").read_to_string(&mut reply).expect("the reply is text");

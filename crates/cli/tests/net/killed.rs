@@ -1,9 +1,7 @@
 //! A client or server that is killed on a lossy path, and the same command again.
 //!
-//! The cost of the kill is the number of bytes delivered in both runs, minus the length of the
-//! object. The emulated path counts the bytes of the first run until the kill; the summary of the
-//! second run counts the bytes of that run. Data delivered after the kill, before the surviving
-//! program stops, are not counted.
+//! A kill costs the bytes that both runs deliver, minus the length of the object. The emulated path
+//! counts the bytes of the first run until the kill; the summary counts those of the second.
 
 use rustix::process::Signal;
 
@@ -12,18 +10,17 @@ use super::path::Wan;
 use super::wan::{End, MTU, link};
 use crate::rig::{IMPATIENT, need};
 
-/// Length of the object: after [`KILL_AT`] bytes, the copy would still take seconds.
+/// After [`KILL_AT`] bytes, the copy still takes seconds.
 const LEN: u64 = 200_000_000;
 const KILL_AT: u64 = KILL_COSTS * 3 / 2;
-/// The most data that a kill may cost: the larger of 64 MB and one second of data. At [`RATE`], one
-/// second is 30 MB.
+/// The most data that a kill may cost: the larger of 64 MB and one second of data (30 MB at
+/// [`RATE`]).
 const KILL_COSTS: u64 = 64_000_000;
 const RATE: &str = "--rate=240M";
 
-/// Bytes of a data packet besides the content: IP, UDP, our header and tag.
+/// IP, UDP, our header and tag.
 const HEADERS: u64 = 20 + 8 + 16 + 16;
 
-/// The killed program, the direction of the copy, and its protocol.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     way: Way,
@@ -36,8 +33,8 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS resends unacknowledged blocks in a circle. If the circle spanned the whole object, a
-    // kill would leave gaps everywhere in the object, and a chunk with a gap is sent again whole.
+    // FOBS resends unacknowledged blocks in a circle. A circle of the whole object would leave gaps
+    // everywhere, and a chunk with a gap is sent again whole.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 
@@ -85,7 +82,7 @@ fn kill(case: Case, mut wan: Wan) {
     wan.assert_copied(way);
 }
 
-/// Content that has reached the receiving host; control messages are negligible.
+/// Control messages are negligible.
 fn content_passed(wan: &Wan, way: Way) -> u64 {
     let (from, to) = if way == Way::Push { ("a", "b") } else { ("b", "a") };
     let statistics = wan.emulation.statistics().expect("it runs");

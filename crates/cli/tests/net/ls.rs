@@ -1,5 +1,4 @@
-//! Listings of folders, through `longhaul ls` and through the library: over every carrier, and with
-//! peers that lie.
+//! Listings of folders, through `longhaul ls` and through the library.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -101,7 +100,7 @@ fn a_listing_uses_tcp_if_only_tcp_passes() {
     assert_eq!(ended.is(0, &[]).stdout, ["source"]);
 }
 
-/// Connects through the library, asserts that `carrier` carries the connection, and lists folders.
+/// `carrier` must carry the connection.
 fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let client = Client::builder().identity(identity).trust(Trust::only(id)).build().unwrap();
@@ -121,7 +120,7 @@ fn an_idle_connection_still_lists() {
     let client = Client::builder().identity(identity).trust(trust).build().unwrap();
     block_on(async {
         let connection = client.connect(pair.at("")).await.expect("it answers");
-        // This time is longer than a server waits for the first request of a stream.
+        // Longer than a server waits for the first request of a stream.
         tokio::time::sleep(std::time::Duration::from_secs(17)).await;
         for _ in 0..2 {
             let mut names = connection.list("").await.unwrap();
@@ -130,8 +129,7 @@ fn an_idle_connection_still_lists() {
     });
 }
 
-/// Opens two listings over one connection and reads the second one first; then opens a third one,
-/// which fails.
+/// Reads the second of two listings first. A third one fails.
 async fn lists_twice(connection: &Connection) {
     let (mut one, mut other) =
         (connection.list("").await.unwrap(), connection.list("many").await.unwrap());
@@ -203,7 +201,7 @@ fn listing_a_large_folder_takes_little_memory_at_the_server() {
     assert!(grown < 12 << 20, "{grown} bytes for {} of names", MANY * 247);
 }
 
-/// Sends `said` to the pair's server on a stream for `service`; returns the close reason.
+/// Returns the close reason.
 fn ask(pair: &Pair, service: &str, needs: u32, said: &impl prost::Message) -> Option<Error> {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -249,7 +247,7 @@ fn a_server_refuses_false_messages_of_a_listing_client_and_continues() {
     assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["file"]);
 }
 
-/// Lists a folder of a server that answers with `lies` and disconnects.
+/// The server answers with `lies` and disconnects.
 fn lied(lies: Vec<Listed>) -> Ended {
     liar::lied::<List, _>("list", lies, |client, id, there| ls(client, id, &[], there))
 }
@@ -308,7 +306,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
         let mut probes = meet(&pair, &client).await;
         probes.write(&Frame::from(Message::Probe(probe))).await.unwrap();
         probes.read::<Frame>().await.unwrap().expect("it is answered");
-        // The list of names is longer than the data that a client may leave unread.
+        // More than the data that a client may leave unread.
         let mut lists = meet(&pair, &client).await;
         lists.ask_for("list", 1);
         lists.write(&List { path: b"many".to_vec() }).await.unwrap();
@@ -327,7 +325,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
     });
 }
 
-/// Every message decodes as this one, because a receiver skips unknown fields.
+/// Every message decodes as this one.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Bytes {}
 

@@ -1,5 +1,4 @@
-//! Copies and services over networks that are lossy, interrupted, narrow, blocked or flooded, and
-//! with hostile peers.
+//! Copies and services over difficult networks, and with hostile peers.
 
 mod admission;
 mod between;
@@ -71,8 +70,8 @@ use std::path::{Path, PathBuf};
 use crate::rig::{Pair, bytes, write};
 use relay::Relay;
 
-/// A client and a server with a relay between them. The client's folder `here` has a file to push,
-/// and the server's folder `there` has the same content to pull.
+/// A client and a server with a relay between them. `here` has a file to push, and `there` has the
+/// same content to pull.
 struct Relayed {
     pair: Pair,
     relay: Relay,
@@ -84,7 +83,7 @@ impl Relayed {
         Relayed::with(len, &[])
     }
 
-    /// Like [`Relayed::new`], with further arguments for `serve`.
+    /// With further arguments for `serve`.
     fn with(len: usize, args: &[&str]) -> Relayed {
         let pair = Pair::in_memory(args);
         let relay = Relay::new(&pair.server);
@@ -98,7 +97,7 @@ impl Relayed {
         format!("lh://{}/{path}", self.relay.address()).into()
     }
 
-    /// Returns the source and destination of a push or a pull, and the local path of the copy.
+    /// Returns the source, the destination, and the local path of the copy.
     fn way(&self, way: Way) -> (OsString, OsString, PathBuf) {
         match way {
             Way::Push => ("object".into(), self.at("copy"), self.pair.there.join("copy")),
@@ -113,7 +112,7 @@ impl Relayed {
     }
 }
 
-/// The direction of a copy: from the client to the server, or from the server to the client.
+/// From the client to the server, or from the server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Push,
@@ -122,7 +121,7 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
-/// Writes a substitute for ssh: it runs the remote side on this host, in the folder `data` of
+/// Writes a substitute for ssh, which runs the remote side on this host, in the folder `data` of
 /// `scratch`. Callers name a host that has no address, so all data go through the ssh channel.
 /// Returns the command and the `--remote-path` argument.
 fn channel_of_ssh(scratch: &Path) -> (String, String) {

@@ -1,4 +1,4 @@
-//! Mounted folders: programs read them as local files, even if the connection is lost meanwhile.
+//! Mounted folders, read as local files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::rig::{Child, Pair, Server, Skipped, bytes, need, skip, write};
 
 const MEBI: usize = 1 << 20;
 
-/// Whether this process can mount. The error is the reason to skip a test.
+/// The error is the reason to skip a test.
 pub(super) fn fuse() -> Result<(), Skipped> {
     match Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root() {
         true => Ok(()),
@@ -32,7 +32,7 @@ impl Mounted {
         Mounted::of(pair, flags, pair.at(path))
     }
 
-    /// Mounts the folder at `url`, which the pair's server serves.
+    /// The pair's server serves the folder at `url`.
     pub(super) fn of(pair: &Pair, flags: &[&str], url: impl AsRef<OsStr>) -> Mounted {
         let at = pair.scratch.path().join("mnt");
         fs::create_dir_all(&at).unwrap();
@@ -79,7 +79,6 @@ fn programs_read_a_mounted_folder_as_local_files() {
         (here.size(), here.mtime(), here.mtime_nsec()),
         (there.size(), there.mtime(), there.mtime_nsec())
     );
-    // Random access, at any offset.
     let mut file = fs::File::open(mounted.at.join("deep/file")).unwrap();
     for at in [39 * MEBI + 5, 17, 20 * MEBI - 3, 40 * MEBI + 70, 5 * MEBI] {
         let mut part = [0; 7];
@@ -108,7 +107,7 @@ fn the_error_of_a_mount_names_the_device_that_cannot_be_opened() {
     let pair = Pair::new();
     let scratch = pair.scratch.path();
     fs::create_dir(scratch.join("mnt")).unwrap();
-    // Hides /dev/fuse behind a device without a driver, but only for this command.
+    // Hides /dev/fuse behind a device without a driver.
     let without = "mknod device c 240 250 && mount --bind device /dev/fuse && exec \"$@\"";
     let id = format!("--server-id={}", pair.server.id);
     let url = pair.at("").into_string().expect("our own name");
@@ -135,7 +134,7 @@ fn a_mounted_file_stays_readable_after_its_server_restarts() {
     let mut file = fs::File::open(mounted.at.join("file")).unwrap();
     let mut all = vec![0; 10 * MEBI];
     file.read_exact(&mut all).unwrap();
-    // Restarts the server at the same port.
+    // At the same port.
     let (address, id) = (pair.server.address.clone(), pair.client.id.clone());
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();
@@ -144,7 +143,7 @@ fn a_mounted_file_stays_readable_after_its_server_restarts() {
     file.read_to_end(&mut all).unwrap();
     assert!(all == content);
     mounted.child.complaint("connection lost");
-    // A change of the file is an error for open handles; a new open gets the new version.
+    // Open handles get an error; a new open gets the new version.
     write(&pair.there.join("file"), b"new");
     let mut part = [0; 10];
     file.seek(SeekFrom::Start(1)).unwrap();
@@ -204,7 +203,7 @@ fn a_folder_is_mounted_over_ssh_and_a_file_or_a_wrong_mount_point_is_refused() {
     refused("", &pair.there, 4, "not empty");
 }
 
-/// The interpreter for which distributions package h5py.
+/// Distributions package h5py for this interpreter.
 const PYTHON: &str = "/usr/bin/python3";
 
 #[test]

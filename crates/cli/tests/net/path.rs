@@ -1,4 +1,4 @@
-//! Two emulated hosts with a path between them that a test may change while a copy runs.
+//! Two emulated hosts, and a path that a test may change during a copy.
 
 use std::ffi::OsStr;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 use super::Way;
 use crate::rig::{Child, Host, Server, Skipped, bytes, scratch, skip, write};
 
-/// The server's address, on host `b`.
+/// On host `b`.
 const ADDRESS: &str = "10.77.0.2:7717";
 const ADDRESS_V6: &str = "[fd77::2]:7717";
 
-/// A server on host `b`, a client on host `a`, and the path between them.
+/// The server is on host `b`, the client on host `a`.
 pub(super) struct Wan {
     // Dropped first: the programs end before their hosts.
     pub(super) server: Option<Server>,
@@ -31,13 +31,11 @@ pub(super) struct Wan {
 }
 
 impl Wan {
-    /// Emulates `link` in both directions, puts an object of `len` bytes on each host, and starts
-    /// the server. Skips the test if this host forbids emulation.
+    /// Emulates `link` in both directions, and puts an object of `len` bytes on each host.
     pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         Wan::at(ADDRESS, link, mtu, len)
     }
 
-    /// Like [`Wan::new`], over IPv6; skips the test if this host has no IPv6.
     pub(super) fn over_v6(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         let has_v6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
         skip::unless(has_v6, "this machine has no IPv6")?;
@@ -78,7 +76,7 @@ impl Wan {
         self.server = Some(Server::ready(self.run("b", &command)));
     }
 
-    /// Starts a command on an emulated host.
+    /// On an emulated host.
     pub(super) fn run(&self, host: &str, command: &Command) -> Child {
         let mut there = self.emulation.command(host, command.get_program()).expect("a known host");
         there = there.args(command.get_args());
@@ -96,7 +94,7 @@ impl Wan {
         self.start_at(self.address, way, args)
     }
 
-    /// Starts a copy with the server at `address`.
+    /// With the server at `address`.
     pub(super) fn start_at(&self, address: &str, way: Way, args: &[impl AsRef<OsStr>]) -> Child {
         let (from, to) = match way {
             Way::Push => ("object".to_owned(), format!("lh://{address}/copy")),
@@ -107,7 +105,7 @@ impl Wan {
         self.run("a", &command)
     }
 
-    /// Changes both directions of the path.
+    /// In both directions.
     pub(super) fn set(&self, link: &LinkSpec) {
         for (from, to) in [("a", "b"), ("b", "a")] {
             self.emulation.update_link(from, to, link.clone()).expect("the link exists");

@@ -1,4 +1,4 @@
-//! Pipes (copies of content of unknown length) when UDP is blocked, and peers that lie about them.
+//! Pipes (copies of content of unknown length).
 
 use std::fs;
 use std::io::Write;
@@ -17,13 +17,13 @@ use super::Relayed;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, bytes, content, remains, wait_until, write};
 
-/// Pipes `sent` to `there` as `client`, with 8 MiB of memory.
+/// With 8 MiB of memory.
 fn piped(client: &Host, id: &str, there: std::ffi::OsString, sent: Vec<u8>) -> Ended {
     let mut command = client.command(["cp", &format!("--server-id={id}"), "--memory=8Mi", "-"]);
     command.arg(there).stdin(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
-    // Writing may fail, because a copy that is refused need not read its input.
+    // A refused copy need not read its input.
     let writer = thread::spawn(move || drop(stdin.write_all(&sent)));
     let ended = Child::adopt(child).end();
     writer.join().expect("no panic");
@@ -43,7 +43,7 @@ fn a_large_pipe_is_copied_if_data_datagrams_or_all_of_udp_is_blocked() {
     }
 }
 
-/// A pipe that a hostile client has opened.
+/// Opened by a hostile client.
 async fn opened(pair: &Pair, path: &str, pipe: u64) -> Session {
     let mut session = meet(pair, &pair.client).await;
     session.ask_for("pipe", 1);
@@ -54,7 +54,7 @@ async fn opened(pair: &Pair, path: &str, pipe: u64) -> Session {
     session
 }
 
-/// Reads until the server refuses; returns the server's reason.
+/// Returns the server's reason.
 async fn refusal(session: &mut Session) -> Error {
     loop {
         match session.read::<Frame>().await {
@@ -115,7 +115,7 @@ fn a_server_refuses_false_messages_about_a_pipe_and_leaves_no_file() {
     ended.is(0, &["verified"]);
 }
 
-/// A list of one file of `size` bytes.
+/// One file of `size` bytes.
 fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     let kind = Kind::File { size, sparse: !holes.is_empty(), holes };
     let (path, modified) = (b"x"[..].into(), FileTime::default());
@@ -123,8 +123,8 @@ fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     Manifest::new(Shape::File, vec![listed]).expect("it is sound").encode()
 }
 
-/// Requests on a new stream to push a part (a piece of a pipe's content, sent as a file) at
-/// `offset` of pipe `pipe`, then sends `said`. Returns the error with which the server refuses.
+/// Pushes a part (a piece of a pipe's content, sent as a file) at `offset` of the pipe, then sends
+/// `said`. Returns the error with which the server refuses.
 fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
     let request = liar::request(Direction::Push, "x");
     let request = Request { extent: Some(Extent { pipe, offset }), ..request };

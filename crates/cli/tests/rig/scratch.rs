@@ -1,17 +1,15 @@
-//! Scratch folders in memory for network tests: a disk that hangs for seconds, as in virtual
-//! machines, would look like a network outage.
+//! Scratch folders in memory for network tests. A disk that hangs for seconds would look like a
+//! network outage.
 
 use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A file system in memory, present on Linux hosts.
 const IN_MEMORY: &str = "/dev/shm";
-/// Enough for all concurrent tests, in bytes.
+/// In bytes, for all concurrent tests.
 const ENOUGH: u64 = 6_000_000_000;
 
-/// A new folder in memory if enough memory is free, otherwise in the usual temporary folder.
 pub(crate) fn scratch() -> TempDir {
     let folder = if has_room() { TempDir::new_in(IN_MEMORY) } else { tempfile::tempdir() };
     folder.expect("there is room for a folder")
@@ -22,7 +20,7 @@ fn has_room() -> bool {
     Path::new(IN_MEMORY).is_dir() && room.min(free_memory()) > ENOUGH
 }
 
-/// Memory that programs may still use, in bytes.
+/// In bytes.
 fn free_memory() -> u64 {
     let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

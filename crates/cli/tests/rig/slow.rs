@@ -14,26 +14,24 @@ pub(crate) const HANGS: u32 = 60_000_000;
 const FOREVER: u32 = 60 * HANGS;
 
 /// Returns the words to put before a command line, so that each `call` of the program takes
-/// `micros` microseconds longer. Skips the test if strace cannot run.
+/// `micros` microseconds longer.
 pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped> {
     inject(call, &format!("delay_exit={micros}"))
 }
 
-/// Returns a command that runs a program. In each thread of the program, the call of `call` with
-/// the number `first` hangs, for longer than any test. Skips the test as [`slow_calls`] does.
-/// strace writes `log`, which [`has_hung`] reads.
+/// In each thread of the program, the call of `call` with the number `first` hangs, for longer than
+/// any test. strace writes `log`, which [`has_hung`] reads.
 pub(crate) fn hanging_calls(call: &str, first: u32, log: &Path) -> Result<Vec<String>, Skipped> {
     slow_calls(call, 0)?;
     let inject = format!("inject={call}:delay_exit={FOREVER}:when={first}+");
     Ok([strace(call, &inject, log), vec!["-qq".to_owned()]].concat())
 }
 
-/// Returns whether a call has hung, by the `log` of strace.
 pub(crate) fn has_hung(log: &Path) -> bool {
     std::fs::read_to_string(log).is_ok_and(|calls| calls.contains("(DELAYED)"))
 }
 
-/// A running process whose calls hang until this value is dropped.
+/// The process's calls hang until this value is dropped.
 pub(crate) struct Hanging {
     strace: Child,
     /// Stays open, so that strace can report further threads.
@@ -41,8 +39,7 @@ pub(crate) struct Hanging {
 }
 
 impl Hanging {
-    /// Lets each `call` of the process `id` hang from now on; skips the test if this user may not
-    /// trace the process. [`has_hung`] reads `log`.
+    /// [`has_hung`] reads `log`.
     pub(crate) fn from_now(id: u32, call: &str, log: &Path) -> Result<Hanging, Skipped> {
         slow_calls(call, 0)?;
         let words = strace(call, &format!("inject={call}:delay_exit={FOREVER}"), log);
@@ -68,7 +65,7 @@ impl Drop for Hanging {
     }
 }
 
-/// Like [`slow_calls`], but each of `calls` fails with EIO.
+/// Each of `calls` fails with EIO.
 pub(crate) fn failing_calls(calls: &str) -> Result<Vec<String>, Skipped> {
     inject(calls, "error=EIO")
 }
@@ -83,7 +80,7 @@ fn inject(calls: &str, fault: &str) -> Result<Vec<String>, Skipped> {
     Err(skip::uninstalled("strace, which makes a disk slow, cannot run here"))
 }
 
-/// Returns the start of a command line that logs `calls` to `log` and changes them by `inject`.
+/// Logs `calls` to `log` and changes them by `inject`.
 fn strace(calls: &str, inject: &str, log: &Path) -> Vec<String> {
     let (log, trace) = (log.display().to_string(), format!("trace={calls}"));
     ["strace", "-f", "-o", &log, "-e", &trace, "-e", inject].map(str::to_owned).to_vec()
@@ -93,7 +90,7 @@ pub(crate) fn as_words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// The id of the program that the process `strace` started.
+/// The program that the process `strace` started.
 pub(crate) fn traced(strace: u32) -> u32 {
     let children = format!("/proc/{strace}/task/{strace}/children");
     let children = std::fs::read_to_string(children).expect("it runs");

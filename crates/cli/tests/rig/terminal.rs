@@ -1,4 +1,4 @@
-//! A child whose standard input and error are a terminal, and a simulated user who types and reads.
+//! A child whose standard input and error are a terminal.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use super::DEADLINE;
 use super::child::undo_ignored_signals;
 
-/// A running child on a terminal; killed when dropped.
+/// Killed when dropped.
 pub(crate) struct Terminal {
     child: process::Child,
     keys: File,
@@ -24,17 +24,15 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts `command` on an xterm; discards its stdout.
+    /// Discards the stdout of `command`.
     pub(crate) fn start(command: Command) -> Terminal {
         Terminal::start_on("xterm", command)
     }
 
-    /// Like [`Terminal::start`], on a terminal with this many columns.
     pub(crate) fn start_within(columns: u16, command: Command) -> Terminal {
         Terminal::start_with("xterm", Some(columns), command)
     }
 
-    /// Like [`Terminal::start`], on a terminal of the type `name`.
     pub(crate) fn start_on(name: &str, command: Command) -> Terminal {
         Terminal::start_with(name, None, command)
     }
@@ -49,7 +47,7 @@ impl Terminal {
         command.env("TERM", name).stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
         undo_ignored_signals();
         let child = command.spawn().expect("the program can be started");
-        // The command holds copies of the terminal's far end, which would keep the terminal open.
+        // The command holds copies of the terminal's far end.
         drop((command, far));
         let (sender, shown) = mpsc::channel();
         let mut screen = File::from(copy(&near));
@@ -69,7 +67,6 @@ impl Terminal {
         Terminal { child, keys: File::from(near), shown, text: String::new() }
     }
 
-    /// Waits until the terminal has shown `text`.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
         let deadline = Instant::now() + DEADLINE;
@@ -86,13 +83,12 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
     }
 
-    /// Sends the child a signal, for example the one of Ctrl-C.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("a child has a number"), signal).expect("it may be signalled");
     }
 
-    /// Waits for the end; returns the exit status and all that was shown.
+    /// Returns the exit status and all that was shown.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -115,7 +111,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A terminal's two ends: the near one for the simulated user, the far one for the child.
+/// The near end is for the simulated user, the far one for the child.
 fn pair() -> (OwnedFd, OwnedFd) {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("the system has terminals");
     grantpt(&near).and_then(|()| unlockpt(&near)).expect("it is ours");

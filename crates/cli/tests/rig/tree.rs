@@ -1,4 +1,4 @@
-//! Writes files and compares trees, independently of longhaul.
+//! Writes files and compares trees.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 
-/// Type, content and attributes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Thing {
     kind: Kind,
-    /// Permission bits and modification time. `None` for links, which are compared only by their
-    /// targets, and in the result of [`content`].
+    /// Permission bits and modification time. `None` for links, and in the result of [`content`].
     attributes: Option<(u32, i64, i64)>,
 }
 
@@ -27,7 +25,7 @@ enum Kind {
     Other,
 }
 
-/// Everything below `root` by relative path, with permissions and times.
+/// Everything below `root`, with permissions and times.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let mut things = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -56,19 +54,19 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     things
 }
 
-/// Everything below `root` by relative path, without permissions and times.
+/// Everything below `root`, without permissions and times.
 pub(crate) fn content(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let plain = |(path, thing): (PathBuf, Thing)| (path, Thing { attributes: None, ..thing });
     tree(root).into_iter().map(plain).collect()
 }
 
-/// Asserts that both trees have the same names, kinds, contents and targets of links.
+/// Compares names, kinds, contents and targets of links.
 #[track_caller]
 pub(crate) fn assert_same(left: &Path, right: &Path) {
     compare(&content(left), &content(right));
 }
 
-/// Asserts that both trees are equal, including permissions and times of files and folders.
+/// Also compares permissions and times of files and folders.
 #[track_caller]
 pub(crate) fn assert_same_attributes(left: &Path, right: &Path) {
     compare(&tree(left), &tree(right));
@@ -83,9 +81,8 @@ fn compare(left: &BTreeMap<PathBuf, Thing>, right: &BTreeMap<PathBuf, Thing>) {
     assert!(differing.is_empty(), "the trees differ: {differing:#?}");
 }
 
-/// Files below `root` that longhaul made for itself: partial files, journals, marks of unfinished
-/// trees. Waits at most [`DEADLINE`] for the removal of marks: a server removes a mark only when
-/// the client has acknowledged the end of the copy.
+/// Partial files, journals and marks of unfinished trees. Waits for the removal of marks: a server
+/// removes a mark only when the client has acknowledged the end of the copy.
 pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().expect("an entry has a name").as_bytes();
@@ -102,7 +99,7 @@ pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Waits until `holds` is true; `what` describes the condition.
+/// `what` describes the condition.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -111,7 +108,6 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Writes a file that only its owner may read.
 pub(crate) fn write_private(path: &Path, text: &str) {
     fs::write(path, text).expect("the scratch folder is ours");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file is ours");

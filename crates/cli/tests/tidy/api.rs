@@ -2,9 +2,8 @@
 //! change of the API.
 //!
 //! `LONGHAUL_WRITE_API=1 cargo test -p longhaul-cli --test main tidy::api` writes the list. The
-//! test reads the source, which rustfmt keeps in one form: an item starts at the left edge, its
-//! parts are indented by four columns, and a signature ends with `{` or `;`. The list has no items
-//! that macros generate, except those of `stream!`.
+//! test relies on rustfmt's layout. The list has no items that macros generate, except those of
+//! `stream!`.
 
 mod items;
 mod paths;
@@ -19,14 +18,13 @@ use paths::{Module, Use};
 const LIST: &str = "docs/api.txt";
 const WRITE: &str = "LONGHAUL_WRITE_API";
 
-/// The items that a program can name, by their paths.
+/// Items that a program can name, by their paths.
 fn listed() -> BTreeMap<String, Item> {
     let mut found = BTreeMap::new();
     collect("longhaul", &Module::root("longhaul"), &mut found);
     found
 }
 
-/// Adds the public items of `module`, below the path `prefix`.
 fn collect(prefix: &str, module: &Module, found: &mut BTreeMap<String, Item>) {
     for item in public_items(module) {
         found.insert(format!("{prefix}::{}", item.name), item);

@@ -24,7 +24,7 @@ const LEVELS: [(&str, u8); 16] = [
     ("cli", 7),
 ];
 
-/// The workspace crate that a dependency names, without the prefix `longhaul-`.
+/// Without the prefix `longhaul-`.
 fn ours(dependency: &str) -> Option<&str> {
     match dependency {
         "longhaul" => Some(dependency),
@@ -36,7 +36,7 @@ fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// Returns each workspace crate, with the names in the dependency table `table` of its manifest.
+/// With the names in the dependency table `table`.
 fn crates(table: &str) -> Vec<(String, Vec<String>)> {
     let manifests = files("crates", "toml").into_iter();
     let manifests = manifests.filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -93,7 +93,7 @@ fn every_dependency_has_its_reason() {
     none(found, "ARCHITECTURE.md names each dependency with its reason");
 }
 
-/// The workspace crates that every file of the command line may use.
+/// Every file of the command line may use these crates.
 const CLI_IMPORTS: [&str; 6] = [
     "longhaul",
     "longhaul_experiments",
@@ -103,10 +103,10 @@ const CLI_IMPORTS: [&str; 6] = [
     "longhaul_testbed",
 ];
 
-/// The folder of `longhaul doctor`, and the crate that its files also use, for sockets and ciphers.
+/// The folder's files may also use this crate, for sockets and ciphers.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
-/// The workspace crates that begin a path in Rust code, as `longhaul_net` in `longhaul_net::zone`.
+/// As `longhaul_net` in `longhaul_net::zone`.
 fn named_crates(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("longhaul").filter_map(|(at, _)| {
         let before = text[..at].chars().next_back();

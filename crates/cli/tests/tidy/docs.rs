@@ -1,5 +1,5 @@
-//! Compares the Markdown pages with the files, flags, subcommands and tests that exist, and the
-//! manual with the help.
+//! Compares the Markdown pages with files, flags, subcommands and tests, and the manual with the
+//! help.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,6 @@ use longhaul_proto::registry;
 use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
-/// Flags of other tools in our pages.
 const OTHERS: [&str; 11] = [
     "--bin",
     "--config",
@@ -46,7 +45,7 @@ fn listed(command: &[String]) -> Vec<Vec<String>> {
     let help = help(command);
     let list = help.split("Commands:\n").nth(1).unwrap_or_default();
     let lines = list.lines().take_while(|line| !line.is_empty());
-    // Lines with more indentation continue a description.
+    // More indentation continues a description.
     let names = lines.filter(|line| !line.starts_with("   "));
     let names = names.filter_map(|line| line.split_whitespace().next());
     names
@@ -79,7 +78,7 @@ fn known_flags() -> BTreeSet<String> {
     known
 }
 
-/// The flags that are protocols' settings, from `longhaul help cp PROTOCOL`.
+/// From `longhaul help cp PROTOCOL`.
 fn setting_flags() -> BTreeSet<String> {
     let pages = registry::all().iter().map(|row| longhaul(&["help", "cp", row.name]).stdout);
     pages.flat_map(|page| flags(&page)).collect()
@@ -122,7 +121,6 @@ fn the_readme_has_every_subcommand() {
     none(lost.collect(), "README.md must name every subcommand");
 }
 
-/// The files that a page links to.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
@@ -176,8 +174,7 @@ fn every_path_on_the_map_exists() {
     none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only paths that exist");
 }
 
-/// The names of tests and test modules in a page: words in backticks with two or more underscores,
-/// or with `::`.
+/// Words in backticks with two or more underscores, or with `::`.
 fn tests_named_in(page: &str) -> Vec<&str> {
     let code = page.split('`').skip(1).step_by(2);
     code.filter(|word| {
@@ -187,7 +184,6 @@ fn tests_named_in(page: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Whether `text` has a test called `name`: a function with a test attribute.
 fn is_test(text: &str, name: &str) -> bool {
     let function = format!("fn {name}(");
     text.match_indices(&function).any(|(at, _)| {

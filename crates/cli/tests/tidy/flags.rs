@@ -1,16 +1,15 @@
-//! The library's texts name options of its calls, not flags of the command line: programs that
-//! embed the library have no flags. `longhaul_text::CallOption` has the names of the options.
+//! The library's texts name options of its calls, not flags: programs that embed the library have
+//! no flags.
 
 use super::{files, none};
 
 const CRATES: [&str; 6] = ["text", "net", "files", "session", "transfer", "longhaul"];
 
-/// Parts of the command that the client sends to the shell of an ssh host. No user reads this
-/// command, so it may contain flags.
+/// Parts of the command that the client sends to the shell of an ssh host. No user reads them.
 const COMMAND: [&str; 3] =
     ["\" serve --ssh\"", "\" --ports {first}-{last}\"", "[\"--rooms\".to_owned()"];
 
-/// Whether a line of code has a flag in a literal. Code itself has no `--` before a letter.
+/// Code itself has no `--` before a letter.
 fn names_a_flag(line: &str) -> bool {
     let code = line.trim_start();
     if code.starts_with("//") || COMMAND.iter().any(|command| code.contains(command)) {

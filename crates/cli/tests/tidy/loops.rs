@@ -1,20 +1,18 @@
 //! No two modules of a crate import each other, directly or indirectly. The modules of `transfer`
-//! have levels, and import only modules of lower levels; a module of level 0 may import others of
-//! level 0.
+//! have levels, and import only modules of lower levels. Only modules of level 0 may import others
+//! of their level.
 //!
-//! A module here is a file or folder right below `src/`. A module's imports are the paths that
-//! start with `crate::` in any of its files, or with `super::` in its front page (`NAME.rs` or
-//! `NAME/mod.rs`); tests do not count.
+//! A module here is a file or folder right below `src/`. It imports the paths that start with
+//! `crate::` in any of its files, or with `super::` in `NAME.rs` or `NAME/mod.rs`. Tests do not
+//! count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Text, none, sources};
 
-/// The imports of each module of a crate.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The crate, the module below its `src/`, and whether the file is the module's front page; `None`
-/// for `lib.rs` and `main.rs`.
+/// The crate, the module below its `src/`, and whether the file is the module's front page.
 fn place(path: &str) -> Option<(&str, &str, bool)> {
     let (name, inner) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let (module, rest) = inner.split_once('/').unwrap_or((inner, ""));
@@ -23,14 +21,14 @@ fn place(path: &str) -> Option<(&str, &str, bool)> {
     (!is_root).then_some((name, module, matches!(rest, "" | "mod.rs")))
 }
 
-/// The code of a file without comments and unit tests.
+/// Without comments and unit tests.
 fn code(file: &Text) -> String {
     let lines = file.code().into_iter();
     let code = lines.map(|line| line.split("//").next().unwrap_or_default());
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// The first names of all paths that begin with `root`: `a` and `c` for `crate::{a::b, c}`.
+/// `a` and `c` for `crate::{a::b, c}`.
 fn first_names(code: &str, root: &str) -> BTreeSet<String> {
     let word = |text: &str| {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -83,7 +81,7 @@ fn imports() -> BTreeMap<String, Imports> {
     crates
 }
 
-/// The modules that `module` imports, directly or indirectly.
+/// Directly or indirectly.
 fn reached(imports: &Imports, module: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut left = vec![module.to_owned()];
@@ -94,7 +92,7 @@ fn reached(imports: &Imports, module: &str) -> BTreeSet<String> {
     reached
 }
 
-/// The loops of a crate, each as the names of its modules.
+/// Each loop as the names of its modules.
 fn loops(imports: &Imports) -> BTreeSet<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<String>> =
         imports.keys().map(|module| (module, reached(imports, module))).collect();
@@ -116,7 +114,7 @@ fn modules_import_each_other_in_no_loop() {
     none(loops.collect(), "modules import each other");
 }
 
-/// The levels of the modules of `transfer`. Its other modules are leaves: they have level 0.
+/// The other modules have level 0.
 const TRANSFER: [(&str, u8); 19] = [
     ("api", 10),
     ("channel", 9),
@@ -139,7 +137,7 @@ const TRANSFER: [(&str, u8); 19] = [
     ("control", 1),
 ];
 
-/// Imports that do not point downwards. A leaf (level 0) may import other leaves.
+/// Imports that do not point downwards.
 fn upward(imports: &Imports, level: impl Fn(&str) -> u8) -> Vec<String> {
     let all = imports.iter().flat_map(|(module, names)| names.iter().map(move |n| (module, n)));
     let wrong = all.filter(|(module, name)| level(name) >= level(module).max(1));

@@ -28,7 +28,7 @@ struct Text {
     text: String,
 }
 
-/// All files below `folder` with the extension `extension`, sorted.
+/// Sorted.
 fn files(folder: &str, extension: &str) -> Vec<Text> {
     let root = root();
     let walk = WalkDir::new(root.join(folder)).sort_by_file_name();
@@ -50,7 +50,7 @@ fn files(folder: &str, extension: &str) -> Vec<Text> {
     texts
 }
 
-/// All Rust sources below `crates` and `fuzz`, tests and benchmarks included.
+/// Below `crates` and `fuzz`, tests and benchmarks included.
 fn sources() -> Vec<Text> {
     let mut sources = files("crates", "rs");
     sources.extend(files("fuzz", "rs"));
@@ -59,7 +59,7 @@ fn sources() -> Vec<Text> {
 }
 
 impl Text {
-    /// Whether the whole file is test code.
+    /// The whole file is test code.
     fn is_test(&self) -> bool {
         let parts = ["/tests/", "/benches/", "/fuzz/"];
         self.path.ends_with("/tests.rs") || parts.iter().any(|part| self.path.contains(part))
@@ -75,7 +75,7 @@ impl Text {
     }
 }
 
-/// Fails with all findings, not only the first.
+/// Reports all findings, not only the first.
 fn none(found: Vec<String>, rule: &str) {
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }

@@ -1,8 +1,8 @@
-//! Names: no word that is too vague for a file, module, type or trait, and no `get_` in functions.
+//! Vague words in the names of files, modules, types and traits, and `get_` in functions.
 
 use super::{none, sources};
 
-/// Vague words, each with what a name should say instead.
+/// Each with what a name should say instead.
 const EMPTY: [(&str, &str); 9] = [
     ("util", "what it does"),
     ("utils", "what it does"),
@@ -29,7 +29,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// The name that a line declares as a module, a type or a trait.
+/// As a module, a type or a trait.
 fn declared(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     while let Some(after) =
@@ -67,7 +67,6 @@ fn nothing_is_called_get() {
         let calls = lines.filter(|(_, line)| line.trim_start().contains("fn get_"));
         found.extend(calls.map(|(number, _)| format!("{}:{}", file.path, number + 1)));
     }
-    // This test itself contains the name.
     found.retain(|place| !place.contains("tests/tidy/names.rs"));
     none(found, "a function is named after the value that it returns, without get_");
 }

@@ -1,5 +1,5 @@
-//! The core (`crates/proto`) uses no clock, socket, thread, file or hash order. The simulation uses
-//! nothing whose results differ between machines.
+//! The core (`crates/proto`) uses no clock, socket, thread, file or hash order. The simulation has
+//! the same results on every machine.
 
 use super::{none, sources};
 
@@ -8,7 +8,6 @@ type Words = (&'static str, &'static [&'static str]);
 
 const HASH_ORDER: Words = ("hash order", &["HashMap", "HashSet"]);
 
-/// Words that the core must not contain.
 const FOREIGN: [Words; 9] = [
     ("the standard library", &["std::"]),
     HASH_ORDER,
@@ -21,7 +20,7 @@ const FOREIGN: [Words; 9] = [
     ("unchecked code", &["unsafe"]),
 ];
 
-/// Words that the simulation and its pages must not contain: results would differ between machines.
+/// Not in the simulation and its pages: results would differ between machines.
 const UNLIKE: [Words; 2] = [
     HASH_ORDER,
     (
@@ -48,7 +47,7 @@ const UNLIKE: [Words; 2] = [
     ),
 ];
 
-/// Returns each use of one of the words below `folders`; tests and comments do not count.
+/// Tests and comments do not count.
 fn look_for(foreign: &[Words], folders: &[&str]) -> Vec<String> {
     let sources = sources();
     let mut found = Vec::new();
@@ -94,6 +93,6 @@ fn the_compiler_keeps_the_core_pure() {
     let lib = sources.iter().find(|file| file.path == "crates/proto/src/lib.rs");
     let lib = &lib.expect("the core has a front page").text;
     assert!(lib.contains("#![no_std]"), "the core is no_std");
-    // The standard library is there for tests only.
+    // For tests only.
     assert!(!lib.contains("extern crate std;") || lib.contains("#[cfg(test)]\nextern crate std;"));
 }

@@ -7,7 +7,7 @@ use longhaul_proto::registry;
 
 use super::{none, root, sources};
 
-/// The protocol that a line of code names, as a string or by its folder in `longhaul_proto`.
+/// As a string, or by its folder in `longhaul_proto`.
 fn named(line: &str) -> Option<&'static str> {
     let code = line.split("//").next().unwrap_or_default();
     let is_string = |name: &str| code.contains(&format!("\"{name}\""));
@@ -18,7 +18,7 @@ fn named(line: &str) -> Option<&'static str> {
     names.find(|name| is_string(name) || is_folder(protocol(name)))
 }
 
-/// The protocol of a name in the registry: `fobs` for `fobs` and for its variant `fobs-table`.
+/// `fobs` for `fobs` and for its variant `fobs-table`.
 fn protocol(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }

@@ -2,7 +2,7 @@
 
 use super::{none, sources};
 
-/// The numbers of the lines on which a test function returns without a value.
+/// Lines on which a test function returns without a value.
 fn returns(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let is_test = |line: &str| line == "#[test]" || line.starts_with("#[tokio::test");

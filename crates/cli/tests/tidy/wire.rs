@@ -8,10 +8,10 @@ use super::{Text, files, root};
 
 const PAGE: &str = "docs/wire.md";
 const MARK: &str = "<!-- The text below is generated from the source; a test compares it. -->\n";
-/// The environment variable that makes the test write the page instead of comparing it.
+/// With this variable, the test writes the page.
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
-/// The sources of messages, in the order of the page, with their headings.
+/// In the order of the page, with their headings.
 const SOURCES: [(&str, &str); 18] = [
     ("crates/session/src/hello.rs", "The first message in each direction"),
     ("crates/session/src/frame.rs", "The last message"),
@@ -34,13 +34,12 @@ const SOURCES: [(&str, &str); 18] = [
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";
 
-/// The text between the first `from` and the next `to`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     let rest = &text[text.find(from)? + from.len()..];
     rest.find(to).map(|end| &rest[..end])
 }
 
-/// Joins the lines of a doc comment, replaces its links by their texts, and escapes `|`.
+/// Replaces links by their texts, and escapes `|`.
 fn plain(doc: &[String]) -> String {
     let mut text = doc.join(" ").replace("[`", "`");
     while let Some(at) = text.find("`]") {
@@ -50,8 +49,7 @@ fn plain(doc: &[String]) -> String {
     text.trim().replace('|', "\\|")
 }
 
-/// Describes the type of a field for the page, from its attribute (such as `uint64, optional`) and
-/// its Rust type.
+/// The type of a field, from its attribute (such as `uint64, optional`) and its Rust type.
 fn kind(attribute: &str, of: &str) -> String {
     let words = attribute.split(", ").map(str::trim);
     let words: Vec<&str> = words.filter(|word| !word.starts_with("tag")).collect();
@@ -70,7 +68,7 @@ fn kind(attribute: &str, of: &str) -> String {
     }
 }
 
-/// The messages of a source file, each as a heading and a table with one row for each field.
+/// Each message as a heading and a table with one row for each field.
 fn messages(source: &Text) -> String {
     let (mut out, mut doc, mut attribute) = (String::new(), Vec::new(), None::<String>);
     let (mut derives, mut within) = (false, false);
@@ -137,7 +135,7 @@ fn kinds(text: &str) -> Vec<(String, String)> {
     pairs.map(of).collect()
 }
 
-/// The text of the page after its mark.
+/// The text after the mark.
 fn made() -> String {
     let sources = files("crates", "rs");
     let find = |path: &str| {

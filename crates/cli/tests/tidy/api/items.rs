@@ -7,7 +7,7 @@ use super::paths::Module;
 
 pub(super) struct Item {
     pub(super) name: String,
-    /// The item's declaration and public parts, then its implementations.
+    /// The declaration and public parts, then the implementations.
     pub(super) lines: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ const KINDS: [&str; 10] = [
 
 const HIDDEN: &str = "#[doc(hidden)]";
 
-/// The public items of a module, except hidden items and items under `#[cfg]`.
+/// Except hidden items and items under `#[cfg]`.
 pub(super) fn public_items(module: &Module) -> Vec<Item> {
     let lines: Vec<&str> = module.text.lines().collect();
     let mut items = Vec::new();
@@ -54,7 +54,7 @@ fn word(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// Those attributes above a line that matter to callers.
+/// Those that matter to callers.
 fn attributes(lines: &[&str], at: usize) -> Vec<String> {
     let above = lines[..at].iter().rev().map(|line| line.trim());
     let above = above.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
@@ -69,7 +69,7 @@ fn attributes(lines: &[&str], at: usize) -> Vec<String> {
     found
 }
 
-/// A declaration up to its `{` or `;`, on one line.
+/// Up to `{` or `;`, on one line.
 fn signature(lines: &[&str]) -> String {
     let end = lines.iter().position(|line| line.ends_with(['{', ';', '}'])).unwrap_or(0);
     let parts: Vec<&str> = lines[..=end].iter().map(|line| line.trim()).collect();
@@ -82,7 +82,7 @@ fn signature(lines: &[&str]) -> String {
     text.trim_end_matches(['{', ';']).trim_end().to_owned()
 }
 
-/// The declaration, with the parts that callers see.
+/// With the parts that callers see.
 fn declaration(lines: &[&str]) -> Vec<String> {
     let first = lines[0];
     if first.starts_with("pub const ") && !first.starts_with("pub const fn ") {
@@ -122,9 +122,8 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// The public functions and constants and the traits of a type, from its module, the modules below,
-/// and the other files of its folder. At a crate's root the other files are left out, because other
-/// types there may have the same name.
+/// Public functions and constants, and traits. At a crate's root, types in other files may have the
+/// same name.
 fn implemented(module: &Module, name: &str) -> Vec<String> {
     let (mut own, mut traits) = (Vec::new(), Vec::new());
     let below = module.path.trim_end_matches("mod.rs").trim_end_matches(".rs");
@@ -184,7 +183,7 @@ fn functions(lines: &[&str]) -> Vec<String> {
     found
 }
 
-/// The name of the stream that a line of `stream!` makes.
+/// `stream!` makes the stream.
 fn stream(lines: &[&str], at: usize) -> Option<String> {
     let above = lines[..at].iter().rev().find(|line| !line.trim().starts_with("///"))?;
     let (name, _) = lines[at].trim().split_once(" of ")?;
@@ -192,7 +191,7 @@ fn stream(lines: &[&str], at: usize) -> Option<String> {
         .then(|| name.to_owned())
 }
 
-/// The items that `stream!` generates from `NAME of ITEM, read by READER`.
+/// From `NAME of ITEM, read by READER`.
 fn of_stream(name: &str, line: &str) -> Item {
     let item = line.split_once(" of ").and_then(|(_, rest)| rest.split_once(", read by "));
     let item = item.map_or("", |(item, _)| item);
