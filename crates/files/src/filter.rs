@@ -64,7 +64,6 @@ pub enum Filter {
     Only(Vec<u8>),
 }
 
-/// One compiled glob.
 #[derive(Debug)]
 struct CompiledFilter {
     take: bool,

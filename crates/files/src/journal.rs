@@ -1,5 +1,4 @@
-//! The journal of a partial file: its verified chunks and their values (hashes). A kill does not
-//! destroy the journal.
+//! The journal of a partial file: its verified chunks and their values (hashes).
 //!
 //! A record is appended after its chunk's data are on disk. Records after the first torn or damaged
 //! record do not count. A later copy compares each chunk without a record with the source. It

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use longhaul::{Access, Client, Event, Events, Identity, Server, ServerBuilder, Trust};
 use tempfile::TempDir;
 
-/// Folders of one test, and both identities.
 pub(crate) struct Rig {
     pub(crate) folder: TempDir,
     pub(crate) client: Identity,
@@ -55,7 +54,6 @@ pub(crate) fn url(server: &Server, path: &str) -> String {
     format!("lh://{}/{path}", server.address())
 }
 
-/// Writes `count` small files and one of `large` bytes.
 pub(crate) fn write_tree(folder: &Path, count: usize, large: usize) {
     fs::create_dir_all(folder).expect("a new folder");
     for number in 0..count {

@@ -20,7 +20,6 @@ const AHEAD: u64 = 32;
 /// the kernel's threads overtake each other.
 const NEAR: u64 = 2;
 
-/// The version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) size: u64,
@@ -100,7 +99,6 @@ impl OpenFile {
         Ok(all)
     }
 
-    /// Returns a chunk, from the cache or the host.
     async fn chunk(self: &Arc<Self>, chunk: u64) -> Result<Arc<[u8]>, Failed> {
         let mut retry = Retry::default();
         loop {

@@ -144,7 +144,6 @@ impl Drop for Mount {
     }
 }
 
-/// Checks that FUSE is available and the folder is empty.
 fn check(at: &Path) -> Result<(), Error> {
     let local = |what: String| Error::new(ErrorKind::LocalFile, what);
     if !Path::new(DEVICE).exists() {

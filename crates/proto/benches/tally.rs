@@ -54,7 +54,6 @@ fn main() {
     println!("| marks a second, anywhere | {:.0} million |", f64::from(marks) / seconds / 1e6);
 }
 
-/// Bytes of memory that this process uses.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -11,7 +11,6 @@ use crate::{CHUNK, names};
 /// The fault of an entry that appears a second time.
 pub(crate) const TWICE: &str = "appears twice";
 
-/// The place of an entry in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     /// The folder that holds the entry.

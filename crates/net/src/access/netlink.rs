@@ -48,14 +48,12 @@ pub(super) struct Interface {
     pub(super) kind: u16,
     /// Received bytes, link headers included.
     pub(super) bytes: u64,
-    /// Received packets.
     pub(super) packets: u64,
 }
 
 /// An established TCP connection with another host, and the bytes that this host received over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
-    /// The connection's unique cookie.
     pub(super) cookie: [u8; 8],
     pub(super) received: u64,
 }
@@ -78,7 +76,6 @@ pub(super) fn route_to(address: IpAddr) -> io::Result<u32> {
     found.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Returns the interface with the number `index`.
 pub(super) fn interface(index: u32) -> io::Result<Interface> {
     // struct ifinfomsg: family, padding, kind, number, flags, change.
     let mut question = vec![0; 16];
@@ -134,7 +131,6 @@ fn parse_connection(body: &[u8]) -> Option<Connection> {
     Some(Connection { cookie, received })
 }
 
-/// Returns the first `N` bytes; `None` if there are fewer.
 fn number<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.first_chunk().copied()
 }
@@ -248,7 +244,6 @@ mod tests {
         assert!(all.iter().all(|connection| connection.received != 5));
     }
 
-    /// Returns a message of the kernel about a connection.
     fn of_connection(source: [u8; 4], destination: [u8; 4], received: u64) -> Vec<u8> {
         let mut body = vec![0; DIAG_LEN];
         body[DIAG_SOURCE..][..4].copy_from_slice(&source);

@@ -52,7 +52,6 @@ pub fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {
     Link::towards(netlink::route_to(peer).ok()?, peer, datagram)?.card
 }
 
-/// An interface.
 #[derive(Debug)]
 struct Link {
     index: u32,

@@ -80,7 +80,6 @@ mod tests {
         IpAddr::V4(Ipv4Addr::from_bits(n))
     }
 
-    /// Returns the number of answers to `asked` probes from address number `n`.
     fn answered(answers: &mut Answers, n: u32, asked: u32, is_expected: bool) -> u32 {
         let may = |_: &u32| answers.may(START, address(n), is_expected);
         (0..asked).filter(may).count() as u32

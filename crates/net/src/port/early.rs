@@ -3,12 +3,12 @@
 //!
 //! The first data follow the request immediately and may arrive before the server has decided on
 //! the request. Early datagrams are kept only for addresses with a handshake in progress or
-//! completed, and for flow ids that such an address announced. An address can be forged, and its
-//! datagrams may claim flow ids that nobody announced. All unannounced flows together get at most
-//! half of the memory, and those of one network at most the memory of two flows. So unannounced
-//! flows cannot use up the room for announced flows. Datagrams beyond the limits are dropped.
-//! Dropped datagrams with data are no losses of the path. So they are counted for their flow, if
-//! the flow was announced or has kept a datagram.
+//! completed, and for flow ids that such an address announced.
+//!
+//! An address can be forged. So all unannounced flows together get at most half of the memory, and
+//! those of one network at most the memory of two flows. Dropped datagrams with data are no losses
+//! of the path, so they are counted for their flow, if the flow was announced or has kept a
+//! datagram.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -53,7 +53,6 @@ pub(super) enum EarlyVerdict {
     Foreign,
 }
 
-/// An early datagram.
 pub(super) struct Held {
     pub(super) header: Header,
     pub(super) path: Path,
@@ -81,7 +80,6 @@ struct Share {
     bytes: usize,
 }
 
-/// Datagrams of flows that are not registered yet.
 pub(super) struct EarlyDatagrams {
     addresses: HashMap<IpAddr, Time>,
     announced: HashMap<FlowId, (IpAddr, Time)>,
@@ -221,7 +219,6 @@ impl EarlyDatagrams {
         self.unannounced + size <= UNANNOUNCED_BYTES && its + size <= NETWORK_BYTES
     }
 
-    /// Releases `bytes` of `address`'s share, taken by a flow that was not announced.
     fn unshare(&mut self, address: IpAddr, bytes: usize, held: bool) {
         self.unannounced -= bytes;
         let network = Network::of(address);
@@ -420,7 +417,6 @@ mod tests {
         assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 9), 100), EarlyVerdict::Held);
     }
 
-    /// Offers more data than one flow may keep; returns the bytes kept.
     fn fill(hold: &mut EarlyDatagrams, flow: u32, from: u8) -> usize {
         let before = hold.bytes();
         for _ in 0..80 {

@@ -177,7 +177,6 @@ pub(super) struct Counters {
     pub(super) idle_nanos: AtomicU64,
 }
 
-/// A command to the receive thread.
 pub(super) enum PortCommand {
     Register(FlowId, Box<dyn FlowSink>),
     Unregister(FlowId),
@@ -187,7 +186,6 @@ pub(super) enum PortCommand {
     Close,
 }
 
-/// State that the handles and the receive thread share.
 pub(super) struct Shared {
     pub(super) socket: Arc<Socket>,
     /// Written after every command, so that the write ends the thread's wait.
@@ -377,8 +375,7 @@ impl PortHandle {
     }
 
     fn send_command(&self, command: PortCommand) {
-        // A thread that has ended needs no commands. If the counter in `bell` is full, the thread
-        // is about to wake anyway.
+        // A thread that has ended needs no commands.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
         }

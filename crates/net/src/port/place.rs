@@ -6,7 +6,7 @@
 //!
 //! To open a datagram is to decrypt and verify it. A datagram that fails to open is dropped. A
 //! datagram whose payload gets no place is opened into the scratch buffer, so that a replay of the
-//! datagram is recognised. If the block is present already, the arrival still counts.
+//! datagram is recognised.
 
 use longhaul_proto::coded::Symbol;
 use longhaul_proto::layout::Block;

@@ -92,7 +92,6 @@ fn payloads(events: &Receiver<Event>, count: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Waits until the port has seen `count` datagrams.
 fn seen(port: &Port, count: u64) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while port.statistics().received < count {

@@ -17,13 +17,11 @@ use crate::sealing::replay::{ReplayWindow, Seen, WINDOW};
 use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 
 /// Epochs beyond the current one whose keys are tried. Each key is derived once and kept, so forged
-/// numbers cost at most this many derivations. A gap of 16 epochs is a gap of 134 million (16 ·
-/// 2²³) datagrams.
+/// numbers cost at most this many derivations.
 const EPOCHS_AHEAD: u32 = 16;
 
 /// Minimum time that an old epoch's key is kept after the next epoch began, unless one more epoch
-/// begins earlier. Hosts may stall for longer than the round trip of a short path. On a long path
-/// the key is kept for four round trips.
+/// begins earlier. On a long path the key is kept for four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.

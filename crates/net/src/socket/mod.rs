@@ -318,7 +318,6 @@ impl Inbox {
         })
     }
 
-    /// Returns the number of messages of the last call, each a train.
     pub(crate) fn trains(&self) -> u64 {
         self.filled as u64
     }

@@ -1,7 +1,6 @@
 //! System calls for which neither rustix, socket2 nor quinn-udp has a safe form.
 //!
-//! - `SO_MEMINFO`: packets that the kernel dropped for lack of receive buffer. The alternatives are
-//!   a control message with every datagram, or reading all of `/proc/net/udp`.
+//! - `SO_MEMINFO`: packets that the kernel dropped for lack of receive buffer.
 //! - `TCP_INFO`: segments that a connection has sent and resent, acknowledged bytes, and the
 //!   round-trip time.
 //! - `recvmsg` into many slices, with the segment size of merged datagrams. rustix and
@@ -101,7 +100,6 @@ fn ask(
     Ok(&words[..reported])
 }
 
-/// The result of one `recvmsg`.
 pub(crate) struct Scattered {
     /// Total bytes, over the slices in their order.
     pub(crate) len: usize,

@@ -26,7 +26,6 @@ impl Again {
         self.last = now;
     }
 
-    /// Notes an attempt now.
     pub(crate) fn note(&mut self, now: Time) {
         (self.last, self.count) = (now, (self.count + 1).min(self.most));
     }

@@ -7,7 +7,6 @@ use crate::layout::Block;
 use crate::time::{Span, Time};
 use crate::wire::Control;
 
-/// The flow of the sender.
 pub(crate) const FLOW: FlowId = FlowId(7);
 
 /// A sender, and the blocks that it sent, in the order of their packet numbers.
@@ -69,7 +68,6 @@ impl<S: Sender> Out<S> {
         self.sent[from..].iter().map(|block| block.index).collect()
     }
 
-    /// The messages that the sender has to send now.
     pub(crate) fn messages(&mut self) -> impl Iterator<Item = Outgoing> {
         core::iter::from_fn(|| self.sender.poll_control(self.now))
     }

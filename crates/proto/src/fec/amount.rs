@@ -91,7 +91,6 @@ impl Course {
         self.bad.truncate(kept);
     }
 
-    /// The probability of at most `losses` losses.
     fn at_most(&self, losses: usize) -> f64 {
         let count = (losses + 1).saturating_sub(self.first);
         self.good.iter().zip(&self.bad).take(count).map(|(good, bad)| good + bad).sum()

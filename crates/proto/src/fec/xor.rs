@@ -24,7 +24,6 @@ pub(super) fn encode<'a>(
     shape.check_all(given)
 }
 
-/// Adds (XOR) `symbol` to the beginning of `sum`.
 fn add(sum: &mut [u8], symbol: &[u8]) {
     for (sum, byte) in sum.iter_mut().zip(symbol) {
         *sum ^= byte;

@@ -182,7 +182,6 @@ impl Circle {
         }
     }
 
-    /// Number of segments and stretches kept.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.open.len() + self.stretches.len() + usize::from(self.newest.is_some())
@@ -234,7 +233,6 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    /// Two segments of ten blocks.
     fn circle() -> Circle {
         let (object, segment) = (Bytes::new(20_000), Bytes::new(10_000));
         Circle::new(Layout::new(object, segment, Bytes::new(1000), 1000).unwrap())
