@@ -84,8 +84,7 @@ sshd_config() {
         "$1" "$WORK/host" "$WORK/key.pub" "$WORK/server" > "$WORK/sshd"
     SSH_OPTIONS="-i $WORK/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 }
-# The aim for the time of a copy in seconds (`bound` in transfer.md), from the copy's bytes and the loss; it
-# includes five round trips of 100 ms.
+# The aim for the time of a copy in seconds (`bound` in transfer.md), from the copy's bytes and the loss.
 bound() { awk -v bytes="$1" -v l="$2" 'BEGIN {c=1e9*1472/1538; printf "%.3f", 1.03*bytes*8/(c*(1-l))+0.5}'; }
 
 throughput() {
@@ -117,10 +116,10 @@ throughput() {
     cargo bench --quiet -p longhaul-transfer --bench pipeline -- run "netns=$NS_A,$NS_B" to=10.78.0.2 "dir=$WORK" size=1024
 }
 
-# Runs two binaries in pairs on the unshaped path, so that both see the same machine. The order within a
-# pair alternates (A B, B A, …), so that the warm-up by the first run cancels out. Prints the ratio of this
-# binary to OTHER in goodput and in CPU of each end: the geometric mean over the pairs with its 95 %
-# confidence interval. OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
+# Runs two binaries in pairs on the unshaped path. The order within a pair alternates (A B, B A, …), so
+# that the warm-up by the first run cancels out. Prints the ratio of this binary to OTHER in goodput and
+# in CPU of each end: the geometric mean over the pairs with its 95 % confidence interval.
+# OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
 # WAYS: the cases, as "CIPHER RECEIVE;…". BYTES: size of the object.
 pairs() {
     : "${OTHER:?the other binary}"
@@ -162,8 +161,7 @@ pairs() {
     done
 }
 
-# CPU of both ends per gigabyte, for each protocol on the same path. Each protocol runs three times (RUNS=n
-# for another number). The protocols run in turn, so that other load on the machine affects all of them.
+# CPU of both ends per gigabyte, for each protocol on the same path. RUNS: runs of each protocol (3).
 # BYTES: size of the object. Each protocol finds its rate; RATE=1.7G gives all protocols the same rate.
 protocols() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
@@ -187,8 +185,8 @@ protocols() {
     done
 }
 
-# Each protocol at 400 Mbit/s to a disk that stalls for a quarter of a second after each 16 MiB. The
-# network must not wait for the disk while memory is free. Needs strace, which delays the writes.
+# Each protocol at 400 Mbit/s to a disk that stalls for a quarter of a second after each 16 MiB. Needs
+# strace, which delays the writes.
 stalls() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     local names name under way
@@ -281,8 +279,7 @@ mounted() {
 # an open file, which the example program times itself. LOSS: the path's loss.
 ranges() {
     clocked
-    # An address, because a name could lead to IPv4 in one run and to IPv6 in another, and the path memory
-    # has a separate entry for each.
+    # An address, because a name could lead to IPv4 in one run and to IPv6 in another.
     local at=10.77.0.2 run words way example=${EXAMPLE:-$PWD/target/release/examples/ranges}
     [ "${EXAMPLE:-}" ] || cargo build --release --quiet -p longhaul --example ranges
     head -c 100000000 /dev/urandom > "$WORK/root/file"
