@@ -139,7 +139,7 @@ fn a_server_refuses_parts_that_belong_to_no_pipe_of_their_client() {
     assert!(part(&pair, 7, 0, Vec::new()).what.contains("belongs to no open pipe"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime for the test");
-    // The pipe stays open while its runtime exists, whatever other streams send.
+    // The pipe stays open while its runtime exists.
     let mut pipe = runtime.block_on(opened(&pair, "x", 7));
     let mut said = vec![
         part(&pair, 8, 0, Vec::new()),
@@ -170,7 +170,7 @@ fn a_server_refuses_parts_that_belong_to_no_pipe_of_their_client() {
     }
     assert!(said.iter().all(|error| error.kind == ErrorKind::Usage), "{said:#?}");
     runtime.block_on(async {
-        // First the open pipe's number with another path, then its path with another number.
+        // The open pipe's number with another path, then its path with another number.
         for (path, number) in [("y", 7), ("x", 9)] {
             let mut again = meet(&pair, &pair.client).await;
             again.ask_for("pipe", 1);
@@ -210,7 +210,7 @@ fn a_client_may_have_at_most_sixteen_pipes() {
     wait_until("nothing is left", is_empty);
 }
 
-/// Pipes to a server that answers the request with `lies` and disconnects.
+/// The server answers with `lies` and disconnects.
 fn lied(lies: Vec<Piped>) -> Ended {
     liar::lied::<Pipe, _>("pipe", lies, |client, id, there| {
         piped(client, id, there, bytes(6 << 20, 1))

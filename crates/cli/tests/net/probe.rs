@@ -1,4 +1,4 @@
-//! Probes of a server, and the findings of `doctor` about a server's ports and about this host.
+//! `longhaul probe`, and the findings of `doctor`.
 
 use std::ffi::OsString;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ fn a_probe_measures_udp_an_application_and_tcp_both_ways() {
     for name in ["udp_up", "udp_down", "app_up", "app_down", "tcp_up", "tcp_down"] {
         assert!(number(&summary, &format!("{name}_bps")) > 0.0, "{name} {ended}");
     }
-    // A probe leaves nothing behind, and nothing blocks the next one.
+    // A probe leaves nothing behind.
     assert_eq!(std::fs::read_dir(&pair.there).unwrap().count(), 0);
     probe(&pair.client, &pair.server.address, &pair.server.id, &["--tcp", "--time=50ms"]).summary();
 }
@@ -78,7 +78,7 @@ fn a_client_without_rights_measures_nothing() {
     let ended = probe(&stranger, &pair.server.address, &pair.server.id, &["--rate=5M"]);
     ended.is(3, &["not allowed here", &stranger.id]);
     assert!(ended.events("measured").is_empty(), "{ended}");
-    // A listed client needs no particular right: a probe neither reads nor writes files.
+    // A listed client needs no particular right.
     let reader = Pair::with_rights(":ro", &[]);
     let args = ["--rate=5M", "--time=50ms"];
     probe(&reader.client, &reader.server.address, &reader.server.id, &args).summary();
@@ -135,12 +135,12 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
     for way in ["up", "down"] {
         let runs = ended.events("measured");
         let runs: Vec<_> = runs.iter().filter(|run| run["way"] == way).collect();
-        // The first run sends about 200 datagrams: the tolerance is more than four standard
-        // deviations around a loss of 10 %.
+        // The first run sends about 200 datagrams. The tolerance is more than four standard
+        // deviations.
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
-        // The second run sends faster than the path's rate, and the path drops the excess. The
-        // expected loss depends on the rate sent, because a loaded machine may send less than
-        // requested. `most` is the path's rate with a tolerance of 20 %.
+        // The second run sends faster than the path's rate. A loaded machine may send less than
+        // requested, so the expected loss depends on the rate sent. The tolerance of `most` is 20
+        // %.
         let most = MEGABITS as f64 * 1e6 * 1.2;
         let sent = number(runs[1], "sent_bps");
         assert!(number(runs[1], "loss") > 0.9 - most / sent, "{way} {ended}");
@@ -179,7 +179,6 @@ fn doctor_tests_the_ports_of_a_server_and_names_those_to_open() {
 #[test]
 fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
     let pair = Pair::new();
-    // No core can encrypt at this rate, and no socket buffer is large enough for it.
     let ended = doctor(&pair, &["--rate=100000G"]);
     let last = ended.is(1, &[]).last();
     assert_eq!(finding(&ended, "cpu-seal")["grade"], "bad", "{ended}");
@@ -197,7 +196,7 @@ fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
     assert_eq!(std::fs::read_dir(&pair.here).unwrap().count(), 0);
     let told = pair.client.command(["doctor", "--rate=1k"]).current_dir(&pair.here).output();
     let told = String::from_utf8_lossy(&told.expect("it runs").stdout).into_owned();
-    // Tests the line about the buffer sizes, because they do not depend on the machine's load.
+    // The buffer sizes do not depend on the machine's load.
     assert!(told.contains("ok    tcp-send") && told.contains("in flight"), "{told}");
 }
 

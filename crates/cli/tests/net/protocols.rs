@@ -1,5 +1,4 @@
-//! Every protocol of the registry carries real copies: complete, verified, counted, with its
-//! settings.
+//! Every protocol of the registry carries real copies.
 
 use std::path::Path;
 
@@ -14,7 +13,7 @@ use crate::rig::{Pair, assert_same, bytes, need, write};
 
 pub(super) const MTU: u16 = 1500;
 
-/// A tree of 40 small files, one of them empty, and two large ones.
+/// 40 small files, one of them empty, and two large ones.
 fn plant(root: &Path) {
     for number in 0..40_usize {
         let folder = root.join(format!("folder-{}", number % 5));
@@ -30,7 +29,7 @@ fn every_protocol_carries_a_tree_both_ways() {
         let pair = Pair::in_memory(&[]);
         plant(&pair.here.join("tree"));
         plant(&pair.there.join("source"));
-        // The push has a given rate, the pull searches for its rate.
+        // The pull searches for its rate.
         let flags = cell.flags(&["-r", "--rate=100M"]);
         let push = pair.copy(&flags, "tree", pair.at("copy")).end();
         let summary = assert_counted(&push, cell);
@@ -43,7 +42,7 @@ fn every_protocol_carries_a_tree_both_ways() {
     });
 }
 
-/// A path of 100 Mbit/s with a round-trip time of 30 ms, and with the loss ratio `loss`.
+/// 100 Mbit/s, a round-trip time of 30 ms, and the loss ratio `loss`.
 pub(super) fn link(loss: f64) -> LinkSpec {
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
     link.with_loss(Loss::independent(LossRatio::new(loss).expect("a share")))
@@ -78,10 +77,10 @@ fn the_settings_of_a_protocol_reach_the_sender_or_receiver_that_uses_them() {
         };
         (ended.summary()["rate_bps"].as_f64().expect("it is a rate") / 1e6, ended)
     };
-    // Settings of the sender: one datagram of about 1,500 bytes every millisecond is 12 Mbit/s.
+    // One datagram of about 1,500 bytes every millisecond is 12 Mbit/s.
     let delays =
         ["--datagram=1500", "--first-delay=1ms", "--shortest-delay=1ms", "--longest-delay=1ms"];
-    // GTP's `receive-rate`, below, is a setting of the receiver.
+    // `receive-rate` is a setting of the receiver.
     for way in WAYS {
         let (rate, ended) = copy(way, "one", &[&["--protocol=sabul-ornl"], &delays[..]].concat());
         assert!((11.5..=12.5).contains(&rate), "{way:?} at {rate} Mbit/s: {ended}");

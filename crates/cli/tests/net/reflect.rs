@@ -1,11 +1,11 @@
-//! Reflectors with `longhaul reflect`: rooms without files, chains, and a ring of four.
+//! Reflectors, through `longhaul reflect`.
 
 use std::path::Path;
 
 use super::rooms::texts;
 use crate::rig::{Child, Host, Server, write_private};
 
-/// The folder of the hosts, and a client of all reflectors.
+/// The client may use all reflectors.
 struct Net {
     scratch: tempfile::TempDir,
     client: Host,
@@ -22,8 +22,8 @@ impl Net {
         Host::new(&self.scratch.path().join(name))
     }
 
-    /// Starts a reflector with these links. The client may use its streams and channels; `others`
-    /// may use its channels and link to it.
+    /// The client may use streams and channels of the reflector. `others` may use its channels and
+    /// link to it.
     fn reflect(&self, host: &Host, listen: &str, others: &[&Host], links: &[String]) -> Server {
         let mut words = vec!["reflect".to_owned(), "--json".into(), "--listen".into()];
         words.extend([listen.to_owned(), "--accept-new".into()]);
@@ -90,7 +90,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[], &[room(&b)]);
-    // Nobody has subscribed yet: the reflectors pass each other the last message of their room.
+    // Reflectors pass each other the last message of their room.
     net.say(&a, "first");
     let mut ends = [&a, &b, &c].map(|server| net.receive(server, &[]));
     for end in &mut ends {
@@ -113,7 +113,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
 fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     let net = Net::new();
     let hosts = ["a", "b", "c", "d"].map(|name| net.host(name));
-    // Each reflector but the first links to the previous one; the last one also to the first.
+    // A ring: each links to the previous one, and the last one also to the first.
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1], &hosts[3]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[&hosts[3]], &[room(&b)]);
@@ -141,8 +141,8 @@ fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     for end in ends {
         end.signal(rustix::process::Signal::INT);
         let came = end.end();
-        // The order of messages of different senders may differ between reflectors. This test waits
-        // for each message before it sends the next, so the order is the same.
+        // This test waits for each message before it sends the next, so the order is the same at
+        // all reflectors.
         assert_eq!(texts(&came), said, "{came}");
         assert_eq!(came.events("summary")[0]["lost"], 0, "{came}");
     }

@@ -1,5 +1,4 @@
-//! Replicas that are unreachable or whose disk hangs: at the start of a copy, in its middle, or all
-//! at once.
+//! Replicas that are unreachable or whose disk hangs.
 
 use std::thread;
 use std::time::Duration;
@@ -27,7 +26,7 @@ fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
         let away = |server| star.row_of(event, server).is_some_and(is_away);
         away(0) && away(1)
     });
-    // This time is longer than the --stall of 4 s.
+    // Longer than the --stall of 4 s.
     thread::sleep(Duration::from_secs(6));
     star.restart(0);
     star.restart(1);
@@ -36,7 +35,7 @@ fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
     star.assert_copied("x", &content);
 }
 
-/// Whether a source is connecting, for the first time or again.
+/// Connecting, for the first time or again.
 fn is_not_there(star: &Star, event: &serde_json::Value, server: usize) -> bool {
     let state = star.row(event, server)["state"].clone();
     state == "connecting" || state == "retrying"
@@ -87,7 +86,7 @@ fn an_unreachable_replica_is_reported_and_costs_nothing() {
     assert_eq!(star.row(&summary, 0)["state"], "failed", "{ended}");
     assert!(ended.stderr.contains("will try it again") && ended.stderr.contains("cannot reach"));
     star.assert_copied("x", &content);
-    // If no replica is reachable, the copy ends immediately.
+    // No replica is reachable.
     star.signal(1, Signal::KILL);
     star.replicas(&[], &[0, 1]).end().is(3, &["cannot reach"]);
 }
@@ -107,10 +106,10 @@ fn a_replica_frozen_at_the_start_delays_no_copy_and_joins_later() {
     star.assert_copied("x", &content);
 }
 
-/// The length of the object that three replicas have, one of them on a hanging disk.
+/// Of the object that three replicas have.
 const LENGTH: usize = 24 << 20;
 
-/// Checks that the copy has ended, although the disk of the first replica still hangs.
+/// The disk of the first replica must still hang.
 fn ends_without_the_first(star: &Star, copy: Child, content: &[u8]) {
     let ended = copy.end();
     assert!(has_hung(&star.log()), "no call of the first replica has hung: {ended}");

@@ -1,5 +1,4 @@
-//! Clients of rooms and linked reflectors: the network is cut, or a client or reflector is frozen,
-//! until its server gives up the connection. Also a subscriber that never reads.
+//! Faults of clients of rooms and of linked reflectors.
 
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -12,14 +11,13 @@ use super::relay::Relay;
 use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, Host, Pair, Server, side_by_side};
 
-/// Waits until the server has ended a stream whose request contains `verb`.
+/// The server has ended a stream whose request contains `verb`.
 fn given_up(server: &mut Server, verb: &str) {
     server.child().event(|event| {
         event["event"] == "ended" && event["wish"].as_str().is_some_and(|wish| wish.contains(verb))
     });
 }
 
-/// `longhaul channel WORDS` for a room of a server that is reached at `address`.
 fn channel(client: &Host, id: &str, address: &str, words: &[&str]) -> Command {
     let (id, url) = (format!("--server-id={id}"), format!("lh://{address}/lab/x"));
     client.command([&["channel"], words, &["--json", &id, &url]].concat())
@@ -32,7 +30,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// Starts or ends the fault of the connections through `relay`, or of `process`.
+    /// Of the connections through `relay`, or of `process`.
     fn set(self, is_on: bool, relay: &Relay, process: &Child) {
         match self {
             Fault::Cut => relay.rules.cut.store(is_on, Ordering::Relaxed),

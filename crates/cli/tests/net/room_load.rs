@@ -1,7 +1,7 @@
-//! Rooms under load: many subscribers, many messages, and more messages than can be delivered.
+//! Rooms under load.
 //!
 //! `LONGHAUL_ROOM_LOAD=1 cargo test … --test main net::room_load -- --nocapture` measures larger
-//! loads, puts the same loads on MQTT for comparison, and prints a table.
+//! loads, and the same loads on MQTT.
 
 mod mqtt;
 
@@ -20,24 +20,23 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use super::liar::meet;
 use crate::rig::Pair;
 
-/// Bytes of each message except [`END`].
+/// Bytes of each message, except of [`END`].
 const SIZE: usize = 100;
 const SENDERS: u64 = 10;
-/// The content of the last message of a load.
+/// The last message of a load.
 const END: &[u8] = b"end";
-/// Time limit of all loads on one room, and of the same loads on MQTT if they are measured.
+/// For all loads on one room, and for the same loads on MQTT.
 const PATIENCE: Duration = Duration::from_secs(170);
 
-/// A load: subscribers, messages a second of all senders together, and seconds.
+/// Subscribers, messages a second of all senders together, and seconds.
 #[derive(Clone, Copy)]
 struct Load(usize, u64, u64);
 
-/// What all subscribers received of a load.
+/// Of all subscribers.
 #[derive(Default)]
 struct Seen {
-    /// The delay of each message, in microseconds.
+    /// In microseconds.
     delays: RefCell<Vec<u32>>,
-    /// Messages that the server did not deliver.
     lost: Cell<u64>,
 }
 
@@ -49,7 +48,7 @@ fn micros(base: Instant) -> u64 {
     base.elapsed().as_micros() as u64
 }
 
-/// Reads messages to the end of a load.
+/// To the end of a load.
 async fn subscribe(session: &mut Session, base: Instant, seen: &Seen) {
     loop {
         let told = session.read::<ChannelTell>().await.expect("nobody loses the session");
@@ -66,7 +65,7 @@ async fn subscribe(session: &mut Session, base: Instant, seen: &Seen) {
     }
 }
 
-/// Sends one sender's messages of a load, and waits until the server has taken all of them.
+/// Waits until the server has taken all messages of one sender.
 async fn publish(pair: &Pair, run: u64, per_second: f64, seconds: u64, base: Instant) {
     let mut session = meet(pair, &pair.client).await;
     session.ask_for("channel", 1);
@@ -99,7 +98,6 @@ async fn publish(pair: &Pair, run: u64, per_second: f64, seconds: u64, base: Ins
     writer.close(reader, None).await.unwrap();
 }
 
-/// Sends the message that ends a load.
 async fn end(pair: &Pair, run: u64) {
     let mut session = meet(pair, &pair.client).await;
     session.ask_for("channel", 1);
@@ -115,7 +113,7 @@ async fn end(pair: &Pair, run: u64) {
     }
 }
 
-/// Seconds of processor time of a process.
+/// Seconds of processor time.
 pub(super) fn cpu(id: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).expect("it runs");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
@@ -124,8 +122,7 @@ pub(super) fn cpu(id: u32) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Prints a row: arrivals, losses, delays, and the CPU seconds of the server and of this process
-/// for a million delivered messages.
+/// The CPU seconds of the server and of this process are for a million delivered messages.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f64)) {
     let mut delays = seen.delays.take();
@@ -148,7 +145,7 @@ fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f6
     );
 }
 
-/// The subscribers of a room, which stay connected for several loads.
+/// Stays connected for several loads.
 struct Audience {
     sessions: Vec<Session>,
     runs: u64,
@@ -178,7 +175,7 @@ impl Audience {
         Audience { sessions, runs: 100 }
     }
 
-    /// Puts a load on the room, and prints the subscribers' results.
+    /// Puts a load on the room, and prints the results.
     async fn bear(&mut self, pair: &Rc<Pair>, server: u32, load: Load) {
         let Load(_, rate, seconds) = load;
         let (seen, base) = (Rc::new(Seen::default()), Instant::now());

@@ -1,22 +1,21 @@
-//! Programs in a room: the messages that a subscriber printed, and a sender that a test feeds.
+//! Programs in a room.
 
 use std::io::{PipeWriter, Write};
 use std::process::Command;
 
 use crate::rig::{Child, Ended};
 
-/// Returns the texts that a subscriber printed with `--json`.
+/// The texts that a subscriber printed with `--json`.
 pub(super) fn texts(ended: &Ended) -> Vec<String> {
     let events = ended.events("message");
     events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Waits until a subscriber has printed `text`.
 pub(super) fn hears(child: &mut Child, text: &str) {
     child.event(|event| event["text"] == text);
 }
 
-/// A sender that reads its messages from a pipe of the test.
+/// Reads its messages from a pipe of the test.
 pub(super) struct Speaker {
     pub(super) child: Child,
     feed: PipeWriter,
@@ -32,7 +31,6 @@ impl Speaker {
         self.feed.write_all(format!("{text}\n").as_bytes()).unwrap();
     }
 
-    /// Ends the input, and waits for the sender's end.
     pub(super) fn end(self) -> Ended {
         drop(self.feed);
         self.child.end()

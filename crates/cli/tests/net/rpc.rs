@@ -1,4 +1,4 @@
-//! Remote procedure calls to servers that lie, and to `longhaul serve`, which offers no methods.
+//! Remote procedure calls to servers that lie, and to `longhaul serve`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn connect(client: &Host, id: &str, at: &str) -> Rpc {
     client.rpc(at).retry_for(Duration::ZERO).await.expect("it answers")
 }
 
-/// The result of a call to a server that sends `lies` and disconnects.
+/// The server sends `lies` and disconnects.
 fn lied(lies: Vec<Said>) -> (RpcCode, String) {
     let lies = lies.into_iter().map(|said| Say { said: Some(said) }).collect();
     let calls = |client: &Host, id: &str, at: OsString| {
@@ -54,13 +54,12 @@ fn calls_to_a_server_that_sends_false_messages_end() {
         assert_eq!(code, RpcCode::Denied, "{shown}: {reason}");
         assert!(reason.contains("are invalid"), "{shown}: {reason}");
     }
-    // The server disconnects without an answer.
     assert_eq!(lied(Vec::new()).0, RpcCode::Lost);
-    // The reason has control characters for a terminal.
+    // Control characters for a terminal.
     let why = "no\u{1b}[2J".to_owned();
     let refused = Said::Answer(Answer { id: 1, code: 1, why, ..Answer::default() });
     assert_eq!(lied(vec![refused]), (RpcCode::Failed, "no[2J".to_owned()));
-    // The error code is from a newer release.
+    // From a newer release.
     assert_eq!(lied(vec![answer(1, 4000)]).0, RpcCode::Failed);
 }
 

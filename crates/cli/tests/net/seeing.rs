@@ -16,11 +16,11 @@ use crate::rig::{Child, DEADLINE, Ended, Host, Server, bytes, need, write, write
 
 const TOKEN: &str = "page-token-0123456789";
 
-/// A server with a page, and a client that may copy and watch.
+/// The client may copy and watch.
 struct Seen {
     server: Server,
     page: SocketAddr,
-    /// The address of HTTP, if enabled.
+    /// If HTTP is enabled.
     http: Option<SocketAddr>,
     client: Host,
     _host: Host,
@@ -32,7 +32,7 @@ impl Seen {
         Seen::with(&[])
     }
 
-    /// Like [`Seen::new`], with further arguments for `serve`.
+    /// With further arguments for `serve`.
     fn with(more: &[&str]) -> Seen {
         let scratch = tempfile::tempdir().expect("there is room for a folder");
         let folder = |name: &str| scratch.path().join(name);
@@ -80,14 +80,13 @@ impl Seen {
         reply
     }
 
-    /// The body of the reply for `path`.
     fn get(&self, path: &str) -> String {
         let reply = self.ask("GET", &format!("{path}?token={TOKEN}"), "");
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         reply.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
     }
 
-    /// A copy that takes a few seconds.
+    /// Takes a few seconds.
     fn slow_copy(&self, name: &str, content: &[u8]) -> Child {
         let path = self.scratch.path().join(name);
         write(&path, content);
@@ -115,7 +114,7 @@ struct Family {
     samples: BTreeMap<String, f64>,
 }
 
-/// Parses OpenMetrics text, and checks it by the specification (1.0) and by longhaul's own rules.
+/// Checks the text by OpenMetrics 1.0 and by longhaul's own rules.
 fn lint(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
@@ -173,7 +172,6 @@ fn lint(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// The value of a series.
 fn value(families: &BTreeMap<String, Family>, series: &str) -> f64 {
     let mut all = families.values().flat_map(|family| &family.samples);
     all.find(|(name, _)| *name == series).unwrap_or_else(|| panic!("no {series}")).1.to_owned()
@@ -344,7 +342,7 @@ fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
             events.push(serde_json::from_str(data).expect("an event is JSON"));
         }
     }
-    // Ten a second, with a tolerance of two events; a busy host may send fewer.
+    // Ten a second. A busy host may send fewer.
     assert!((8..=22).contains(&events.len()), "{} events in 2 s", events.len());
     let last = &events.last().expect("there are some")["transfers"][0];
     let first = &events[0]["transfers"][0];
@@ -360,7 +358,7 @@ fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
         assert_eq!(cells.len(), 10, "a cell for each MiB: {row}");
         cells.iter().filter_map(Value::as_u64).sum()
     };
-    // Each of the ten cells is a percentage, so 1000 would be the whole object.
+    // Each of the ten cells is a percentage.
     assert!(arrived(first) < arrived(last) && arrived(last) < 1000, "{first} {last}");
     let rate = number(last, "rate_now_bps");
     assert!((5e6..40e6).contains(&rate), "20 Mbit/s were asked for: {last}");
@@ -447,7 +445,7 @@ impl Browser {
         serde_json::from_slice(&bytes).expect("the browser sends JSON")
     }
 
-    /// Calls a method; fails if the page reports errors meanwhile.
+    /// Fails if the page reports errors meanwhile.
     pub(super) fn call(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
         let mut message = json!({"id": self.number, "method": method, "params": params});
@@ -473,7 +471,6 @@ impl Browser {
         self.call("Runtime.evaluate", &params)["result"]["value"].clone()
     }
 
-    /// Waits in the page until `condition` is true.
     pub(super) fn wait(&mut self, condition: &str) {
         let script = format!(
             "new Promise((done) => {{ const look = () => ({condition}) ? done(true) : \
@@ -490,7 +487,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", &media);
-        // Waits until the plots are drawn for the new size and colours.
+        // The plots are drawn again.
         self.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))");
         let shot = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         let data = shot["data"].as_str().expect("a picture");
@@ -537,7 +534,7 @@ fn a_browser_shows_the_progress_of_transfers() {
     let delivered = "document.querySelector('article [data-name=delivered]').textContent";
     let first = browser.eval(delivered);
     browser.wait(&format!("{delivered} !== {first}"));
-    // Each plot is drawn and has an alternative text.
+    // Each plot has an alternative text.
     browser.wait(
         "[...document.querySelectorAll('canvas')].every((canvas) => \
                   (canvas.getAttribute('aria-label') || '').includes(':'))",
@@ -552,7 +549,7 @@ fn a_browser_shows_the_progress_of_transfers() {
     browser.screen((390, 844), "dark", &shots.join("phone.png"));
     let overflow = browser.eval("document.documentElement.scrollWidth > innerWidth");
     assert_eq!(overflow, json!(false), "the page fits a phone");
-    // By keyboard only: Enter folds the details of a transfer.
+    // Enter folds the details of a transfer.
     browser.eval("document.querySelector('article').focus()");
     for kind in ["keyDown", "keyUp"] {
         let key = json!({"type": kind, "key": "Enter", "code": "Enter",

@@ -1,4 +1,4 @@
-//! A server that is silent for a while: the client reports the silence, and continues.
+//! A server that is silent for a while.
 
 use rustix::process::Signal;
 

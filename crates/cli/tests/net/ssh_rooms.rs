@@ -13,7 +13,7 @@ use super::room_load::cpu;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, need, skip, wait_until};
 
-/// The sockets of servers of rooms in `folder`.
+/// Of servers of rooms in `folder`.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -21,7 +21,7 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Ssh {
-    /// Starts `longhaul WORDS --json` with the test's own configuration of ssh.
+    /// With the test's own configuration of ssh.
     fn live(&self, words: &[&str]) -> Child {
         let ssh = format!("--rsh=ssh -F {}", self.path("ssh_config").display());
         let path = format!("--remote-path={}", crate::rig::binary().display());
@@ -55,7 +55,7 @@ fn clients_that_come_over_ssh_meet_in_streams_and_rooms_and_the_server_ends_afte
     Child::spawn(&mut said).end().is(0, &["1 message, 1 taken"]);
     let heard = subscriber.end();
     assert_eq!(heard.is(0, &[]).events("message")[0]["text"], "hello", "{heard}");
-    // The last client has disconnected, so the server ends.
+    // The last client has disconnected.
     let folder = ssh.path("far_config");
     wait_until("the end of the server", || sockets(&folder).is_empty());
 }
@@ -69,9 +69,9 @@ fn a_host_that_only_its_ssh_channel_reaches_names_the_ports_to_open() {
     assert!(text.contains("UDP ports"), "{refused}");
 }
 
-/// Starts the process that a client's ssh starts on the host `name`: `longhaul serve --ssh --rooms
-/// WHO`. All hosts share the configuration folder of `home`. The process ends when the returned
-/// pipe is closed.
+/// Starts what a client's ssh starts on the host `name`: `longhaul serve --ssh --rooms WHO`. All
+/// hosts share the configuration folder of `home`. The process ends when the returned pipe is
+/// closed.
 fn far_end(home: &Host, name: &str, runtime: Option<&Path>) -> (Child, PipeWriter) {
     let script = format!("hostname {name} && exec \"$@\"");
     let words = ["unshare", "--uts", "sh", "-c", &script, "sh"];
@@ -94,7 +94,7 @@ fn hosts_that_share_a_home_have_a_server_each_and_clients_of_one_host_share_it()
     assert_eq!(offers[0], offers[2], "{offers:?}");
     assert_ne!(offers[0], offers[1], "the ports of two servers");
     assert_eq!(sockets(&home.config).len(), 2);
-    // A folder for sockets that belongs to one host is preferred to the shared one.
+    // One host's own folder for sockets is preferred to the shared one.
     let runtime = scratch.path().join("runtime");
     fs::create_dir(&runtime).unwrap();
     let (mut end, input) = far_end(&home, "one", Some(&runtime));

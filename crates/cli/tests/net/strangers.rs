@@ -12,17 +12,16 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::rig::{DEADLINE, Pair, bytes, write};
 
-/// Number of handshakes that begin and stall.
+/// Handshakes that begin and stall.
 const STALLED: usize = 6;
 
-/// A new socket with a timeout.
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.set_read_timeout(Some(DEADLINE)).expect("a socket's option");
     socket
 }
 
-/// The first packets of `count` handshakes by real clients, which are then killed.
+/// First packets of `count` handshakes by real clients, which are then killed.
 fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
     let mute = socket();
     let to = format!("lh://{}/", mute.local_addr().expect("bound"));
@@ -31,8 +30,8 @@ fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
     let mut buffer = [0; 2000];
     while packets.len() < count {
         let len = mute.recv(&mut buffer).expect("a client tries");
-        // The destination connection id, by which a server distinguishes handshakes (RFC 9000
-        // section 17.2).
+        // By the destination connection id, a server distinguishes handshakes (RFC 9000 section
+        // 17.2).
         let id = 6..6 + usize::from(buffer[5]);
         if connections.insert(buffer[id].to_vec()) {
             packets.push(buffer[..len].to_vec());
@@ -51,7 +50,7 @@ fn stalled_handshakes_do_not_block_other_clients() {
         .map(|packet| {
             let socket = socket();
             socket.send_to(&packet, &pair.server.address).expect("loopback takes it");
-            // After its answer, the server waits for the rest of the handshake.
+            // The server now waits for the rest of the handshake.
             socket.recv(&mut [0; 2000]).expect("the server answers a genuine first packet");
             socket
         })
@@ -62,7 +61,7 @@ fn stalled_handshakes_do_not_block_other_clients() {
     drop(stalled);
 }
 
-/// The server's answer to a client that offers the ALPN name `protocol` but has no longhaul key.
+/// The client offers the ALPN name `protocol` but has no longhaul key.
 fn refusal(server: SocketAddr, protocol: &[u8]) -> ConnectionError {
     let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -88,8 +87,7 @@ fn foreign_quic_clients_get_an_error_and_the_server_continues() {
         let refusal = refusal(server, protocol);
         assert!(matches!(refusal, ConnectionError::ConnectionClosed(_)), "{refusal}");
     }
-    // This version is reserved for version negotiation (RFC 9000 section 15). The answer lists the
-    // server's versions.
+    // A version that is reserved for version negotiation (RFC 9000 section 15).
     let mut unknown = vec![0; 1200];
     unknown[..6].copy_from_slice(&[0xc0, 0x0a, 0x1a, 0x2a, 0x3a, 8]);
     let socket = socket();

@@ -1,5 +1,4 @@
-//! A killed copy from several replicas of one object: a second run completes the copy, also from
-//! other sources.
+//! Killed copies from several replicas of one object.
 
 use rustix::process::Signal;
 
@@ -10,7 +9,7 @@ use crate::rig::{bytes, content, remains};
 fn a_copy_killed_while_its_sources_are_compared_starts_again() {
     let object = bytes(3_000_000, 41);
     let mut star = Star::of_replicas(2, &object);
-    // One of two sources is silent, and the other alone is no majority.
+    // The other source alone is no majority.
     star.signal(1, Signal::STOP);
     let copy = star.replicas(&[], &[0, 1]);
     star.servers[0].child().complaint("compares /x: done,");
@@ -26,7 +25,7 @@ fn a_copy_killed_while_its_sources_are_compared_starts_again() {
 fn a_copy_killed_at_its_start_or_later_resumes_with_other_sources() {
     const LEN: usize = 6_000_000;
     let object = bytes(LEN, 42);
-    // Two sources at 4 Mbit/s each send 1 MB/s together, and progress comes once a second.
+    // Two sources send 1 MB/s together, and progress comes once a second.
     for (killed_at, least) in [(1, 0), (LEN as u64 * 6 / 10, LEN as u64 / 2)] {
         let star = Star::of_replicas(3, &object);
         let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);

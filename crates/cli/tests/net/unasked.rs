@@ -1,5 +1,5 @@
-//! Valid lists of files that nobody requested: sent by a hostile server to the real client of a
-//! pull, and by a hostile client to the real server. Also a pass that reuses a flow id.
+//! Valid lists of files that nobody requested, from a hostile server or client. Also a pass that
+//! reuses a flow id.
 
 use longhaul_files::manifest::FileTime;
 use longhaul_files::{CHUNK, Kind, Listed, Manifest, Shape};
@@ -8,7 +8,7 @@ use longhaul_transfer::control::{Direction, Message, Pass, Ping, Request, Survey
 use super::liar::{self, LyingServer};
 use crate::rig::{Child, Ended, Pair, Server, content, write};
 
-/// Encodes a list of `entries`: `x` is an empty file, `x/` a folder, `x@` a symbolic link.
+/// `x` is an empty file, `x/` a folder, `x@` a symbolic link.
 fn list(shape: Shape, entries: &[&str]) -> Vec<u8> {
     let entry = |text: &&str| {
         let (path, kind) = match text.as_bytes().split_last() {
@@ -25,7 +25,7 @@ fn file(size: u64) -> Kind {
     Kind::file(size)
 }
 
-/// Runs `cp` with the arguments `words` and the destination `.`.
+/// `words` lack the destination `.`.
 fn pull(pair: &Pair, id: &str, words: &[&str]) -> Ended {
     let id = format!("--server-id={id}");
     let mut command = pair.client.command(["cp", "--json", "--datagram=1200", &id]);
@@ -92,7 +92,7 @@ fn a_client_accepts_requested_files_from_the_same_server() {
     }
 }
 
-/// The list of one file of three chunks, `report.pdf`.
+/// One file of three chunks, `report.pdf`.
 fn report() -> Vec<u8> {
     let entry = Listed {
         path: b"report.pdf".as_slice().into(),
@@ -109,7 +109,7 @@ fn a_second_attempt_is_checked_against_the_request() {
     let honest = report();
     let server = LyingServer::answering(move |session, heard| match (session, heard) {
         (0, Message::Request(_)) => Some(vec![liar::offer(honest.clone(), 3 * CHUNK)]),
-        // The destination is open; the server closes the session.
+        // The server closes the session.
         (0, Message::Plan(_)) => None,
         (_, Message::Request(_)) => Some(vec![liar::offer(list(Shape::File, &[".bashrc"]), 0)]),
         _ => Some(Vec::new()),
@@ -120,8 +120,8 @@ fn a_second_attempt_is_checked_against_the_request() {
     assert!(!pair.here.join(".bashrc").exists());
 }
 
-/// The answer of a hostile server to a survey. In a survey, a client requests the hashes of the
-/// chunks from each source, to compare the sources.
+/// A hostile answer to a survey, in which a client requests the hashes of the chunks from each
+/// source.
 fn surveyed(encoded: &[u8]) -> Message {
     Message::Surveyed(Surveyed { manifest: encoded.to_vec(), done: true, ..Surveyed::default() })
 }
@@ -213,7 +213,7 @@ fn a_client_with_rights_to_one_folder_creates_nothing_outside_it() {
 fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
     let pair = Pair::new();
     let encoded = report();
-    // A pass sends the missing chunks once; each pass needs its own flow id.
+    // A pass sends the missing chunks once, with its own flow id.
     for (second, refused) in [(liar::FLOW, true), (liar::FLOW + 1, false)] {
         let offer = liar::offer(encoded.clone(), 3 * CHUNK);
         let pass = |number, flow| {
@@ -224,7 +224,7 @@ fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
             Message::Request(_) => {
                 Some(vec![offer.clone(), pass(0, liar::FLOW), pass(1, second), ping()])
             }
-            // The client has accepted the second pass; the server disconnects.
+            // The client has accepted the second pass.
             Message::Ping(_) => None,
             _ => Some(Vec::new()),
         });

@@ -1,5 +1,5 @@
-//! Finished copies whose client never learns of the end: the same command copies to the same place,
-//! not one level deeper.
+//! Finished copies whose client never learns of the end. The same command must not copy one level
+//! deeper.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::rig::{Pair, Server, assert_same, remains, write};
 
 const FILES: u64 = 3;
 
-/// Copies the tree `lots` to the name `end` as a client that disconnects at the server's outcome.
+/// The client disconnects at the server's outcome.
 fn copy_unheard(pair: &Pair) {
     let places = [Place::Ambient(pair.here.join("lots"))];
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };
@@ -24,7 +24,7 @@ fn copy_unheard(pair: &Pair) {
     assert_eq!(outcome.files, FILES);
 }
 
-/// Creates a folder of empty files, which need no data datagram.
+/// Empty files need no data datagram.
 fn make_lots(pair: &Pair) {
     for number in 0..FILES {
         write(&pair.here.join(format!("lots/{number}")), b"");
@@ -44,8 +44,8 @@ fn goes_into_the_same_place(restarted: bool) {
     assert_eq!(copy().summary()["skipped_files"], FILES);
     assert_same(&pair.here.join("lots"), &pair.there.join("end"));
     assert!(remains(&pair.there).is_empty());
-    // The client has seen the end of this copy, so the next one copies into the existing folder,
-    // like the cp of coreutils.
+    // The client has seen the end of this copy. The next one copies into the existing folder, like
+    // the cp of coreutils.
     copy().summary();
     assert_same(&pair.here.join("lots"), &pair.there.join("end/lots"));
 }
@@ -64,11 +64,11 @@ fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
 fn a_server_killed_before_its_last_message_is_resumed_within_the_run() {
     let mut rig = Relayed::new(1);
     make_lots(&rig.pair);
-    // The server hears the client, but the client hears nothing.
+    // The client hears nothing.
     rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
     rig.relay.rules.mute_server.store(true, Ordering::Relaxed);
     let mut copy = rig.pair.start(&[&"-r", &"--retry-for=5m", &"lots", &rig.at("end")]);
-    // The server has sent the outcome, and waits for the client's acknowledgement.
+    // The server waits for the client's acknowledgement.
     rig.pair.server.child().complaint("/end: done,");
     assert_same(&rig.pair.here.join("lots"), &rig.pair.there.join("end"));
     rig.pair.server.child().signal(Signal::KILL);

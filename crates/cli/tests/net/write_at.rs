@@ -1,5 +1,4 @@
-//! Changes of remote files in place, over QUIC and TLS, also with clients and servers that send
-//! false messages.
+//! Changes of remote files in place, through the library.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +16,6 @@ use crate::rig::{Host, Pair, bytes, need, write};
 
 const MEBI: usize = 1 << 20;
 
-/// Connects `client` through the library to the server `id` at `url`.
 pub(super) async fn connect(
     client: &Host,
     id: &str,
@@ -42,8 +40,8 @@ fn a_file_is_changed_in_place_and_reads_return_what_was_written() {
         let reader = connection.open_file("sub/file").await.unwrap();
         assert_eq!(reader.read_at(0, 2 * MEBI).await.unwrap(), content[..2 * MEBI]);
         let file = connection.open_file_to_write("sub/file").await.unwrap();
-        // Writes at the start, across chunks and pieces (the content of one message), across the
-        // end, beyond the end, and without bytes.
+        // At the start, across chunks and pieces (the content of one message), across the end,
+        // beyond the end, and without bytes.
         let end = content.len();
         for (at, len) in [(0, 1), (MEBI - 3, 3 * MEBI), (end - 2, 9), (end + 100, 5), (7, 0)] {
             let new = bytes(len, at as u64);
@@ -61,7 +59,7 @@ fn a_file_is_changed_in_place_and_reads_return_what_was_written() {
         content.resize(4 * MEBI, 0);
         assert!(file.read_at(0, usize::MAX).await.unwrap() == content);
         file.sync().await.unwrap();
-        // A reader gets the new version only if it opens the file again.
+        // A reader must open the file again to get the new version.
         let error = reader.read_at(0, 10).await.unwrap_err();
         assert!(error.to_string().contains("file changed while it was open"), "{error}");
         let again = connection.open_file("sub/file").await.unwrap();
@@ -146,7 +144,7 @@ fn a_file_is_changed_by_tls_where_only_tcp_passes() {
     });
 }
 
-/// Asserts that opening `path` for changes fails with the reason `what`.
+/// With the reason `what`.
 async fn refused(connection: &Connection, path: &str, what: &str) {
     let error = connection.open_file_to_write(path).await.unwrap_err();
     assert!(error.to_string().contains(what), "{path}: {error}");
@@ -253,8 +251,7 @@ fn a_full_disk_is_an_error_with_its_reason_and_the_server_continues() {
     });
 }
 
-/// Sends `said` on a stream of the file service; returns the number of answers, and the error that
-/// ended the stream, if any.
+/// Returns the number of answers, and the error that ended the stream, if any.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (usize, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -305,7 +302,7 @@ fn a_server_refuses_false_messages_of_a_writing_client_and_continues() {
     }
     let (_, error) = ask(&pair, &[first(b"file", false), change(plain())]);
     assert!(error.expect("it is refused").what.contains("opened for reading"));
-    // The flag `edit` has no effect in a message after the first.
+    // `edit` has no effect in a message after the first.
     let (_, error) =
         ask(&pair, &[first(b"file", false), FileAsk { edit: true, ..change(plain()) }]);
     assert!(error.expect("it is refused").what.contains("opened for reading"));

@@ -1,5 +1,4 @@
-//! Runs programs under strace, which delays system calls or lets them fail, as a slow, hanging or
-//! broken disk does.
+//! Runs programs under strace, as on a slow, hanging or broken disk.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A hostile but allowed client that sends wrong messages to the real server, at each moment of a
-//! session. After a probe it sends only messages about probes.
+//! A hostile but allowed client that sends wrong messages to the real server. After a probe it
+//! sends only messages about probes.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,7 @@ use super::{LEN, Lie, NAME, all_lies, content, manifest, pass};
 use crate::net::liar::{self, block_on, meet, offer};
 use crate::rig::{Pair, write};
 
-/// The moment of a lie (a wrong message). The sender of a copy offers its list of files before the
-/// chunks.
+/// The moment of a lie (a wrong message). The sender of a copy offers its list of files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// As the first message of the session.
@@ -29,7 +28,7 @@ enum Moment {
 }
 
 impl Moment {
-    /// The messages of an honest client before this moment.
+    /// Honest messages before this moment.
     fn before(self, number: usize) -> Vec<Message> {
         let push = |protocol: &str| {
             let path = format!("copies/{number}");
@@ -38,8 +37,7 @@ impl Moment {
         };
         match self {
             Moment::First => Vec::new(),
-            // Each probe has its own flow number, because the server may still be ending an earlier
-            // probe.
+            // The server may still be ending an earlier probe.
             Moment::Probed => {
                 let (flow, cipher) = (1000 + number as u32, "aes-128-gcm".to_owned());
                 vec![Message::Probe(Probe { probe: 1, flow, cipher })]
@@ -53,25 +51,25 @@ impl Moment {
         }
     }
 
-    /// Whether the server may end the session without a reason, because `lie` begins no transfer.
+    /// The server may end the session without a reason if `lie` begins no transfer.
     fn may_be_silent(self, lie: &Message) -> bool {
         use Message::{Attach, Probe, Survey};
         self == Moment::First && matches!(lie, Attach(_) | Probe(_) | Survey(_))
     }
 }
 
-/// Sends wrong messages until the server ends the session. Returns the last message, and the reason
-/// that the server gave; `None` if this function ends the session first.
+/// Sends lies until the server ends the session. Returns the last one and the server's reason, or
+/// `None` if this function ends the session first.
 async fn tell(
     mut session: Session,
     moment: Moment,
     lies: &mut VecDeque<Lie>,
 ) -> Option<(Lie, Option<String>)> {
     while let Some(lie) = lies.pop_front() {
-        // If the server has disconnected, the write fails, but the stream still has its reason.
+        // After a failed write, the stream still has its reason.
         let _ = session.write(&Frame::from(lie.message.clone())).await;
         if moment == Moment::Probed {
-            // The server answers a probe only when the probe ends; the client disconnects earlier.
+            // The server answers a probe only when the probe ends.
             let _ = session.close(None).await;
             return None;
         }
@@ -79,7 +77,6 @@ async fn tell(
         loop {
             match session.read::<Frame>().await {
                 Ok(Some(Frame { message: Some(Message::Ping(Ping { answer: true })) })) => break,
-                // During a granted probe the server answers no pings.
                 Ok(Some(Frame { message: Some(Message::ProbeCount(_)) })) => return None,
                 Ok(Some(_)) => {}
                 Ok(None) => return Some((lie, None)),
@@ -113,7 +110,7 @@ fn a_server_answers_or_refuses_every_false_message_and_continues() {
                 for message in moment.before(sessions) {
                     session.write(&Frame::from(message)).await.expect("the server listens");
                 }
-                // The server refuses a probe while an earlier one runs; the test then retries.
+                // The server refuses a probe while an earlier one runs.
                 if moment == Probed && session.read::<Frame>().await.is_err() {
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! The loads of `room_load` with mosquitto: MQTT 3.1.1 over TCP, quality of service 0, unencrypted.
+//! The loads of `room_load` with mosquitto: MQTT 3.1.1, quality of service 0, unencrypted.
 
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -12,7 +12,6 @@ use super::{END, Load, SENDERS, SIZE, Seen, cpu, micros, report};
 
 const TOPIC: &[u8] = b"load";
 
-/// A connected client.
 async fn connect(port: u16, id: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("mosquitto listens");
     stream.set_nodelay(true).expect("TCP");
@@ -28,7 +27,7 @@ async fn connect(port: u16, id: &str) -> TcpStream {
 }
 
 fn publish(content: &[u8]) -> Vec<u8> {
-    // All messages are shorter than 128 bytes, so the length takes one byte.
+    // Messages are shorter than 128 bytes, so the length takes one byte.
     let mut packet = vec![0x30, (2 + TOPIC.len() + content.len()) as u8, 0, TOPIC.len() as u8];
     packet.extend(TOPIC);
     packet.extend(content);
@@ -69,7 +68,6 @@ async fn send(port: u16, sender: u64, per_second: f64, seconds: u64, base: Insta
     }
 }
 
-/// Runs loads through a separate mosquitto.
 pub(super) async fn run(loads: &[Load]) {
     let folder = tempfile::tempdir().expect("a folder");
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
@@ -110,7 +108,7 @@ pub(super) async fn run(loads: &[Load]) {
         for sender in sending.collect::<Vec<_>>() {
             sender.await.expect("it sends");
         }
-        // Waits for the delivery of queued messages, which would delay the next load.
+        // Queued messages would delay the next load.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let mut last = connect(port, "last").await;
         last.write_all(&publish(END)).await.expect("it reads");

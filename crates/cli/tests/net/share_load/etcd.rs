@@ -18,7 +18,7 @@ use super::{Load, Seen, Writer};
 struct Pair {
     #[prost(bytes = "vec", tag = "1")]
     key: Vec<u8>,
-    /// The value of the key; in a watch, the end of the range of keys.
+    /// In a watch, the end of the range of keys.
     #[prost(bytes = "vec", tag = "2")]
     value: Vec<u8>,
 }
@@ -49,7 +49,7 @@ struct KeyValue {
     value: Vec<u8>,
 }
 
-/// Encodes a message for gRPC: a zero byte (not compressed), the length, and the message.
+/// For gRPC: a zero byte (not compressed), the length, and the message.
 fn framed(message: &impl Message) -> Bytes {
     let encoded = message.encode_to_vec();
     let mut all = vec![0];
@@ -69,7 +69,6 @@ async fn connect(load: &Load) -> SendRequest<Bytes> {
     client
 }
 
-/// Starts a call, and sends its first message.
 async fn call(
     client: &mut SendRequest<Bytes>,
     method: &str,
@@ -87,7 +86,6 @@ async fn call(
     (answer, stream)
 }
 
-/// Reads the next message of a call.
 async fn next(body: &mut RecvStream, buffer: &mut BytesMut) -> Option<Bytes> {
     loop {
         if buffer.len() >= 5 {
@@ -145,7 +143,7 @@ pub(super) async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let first = next(&mut body, &mut buffer).await.expect("the watch starts");
     assert!(WatchResponse::decode(first).is_ok_and(|first| first.created));
     spawn_local(async move {
-        // Dropping the client or the stream would end the watch.
+        // The watch ends when the client or the stream is dropped.
         let _open = (client, stream);
         while let Some(message) = next(&mut body, &mut buffer).await {
             let message = WatchResponse::decode(message).expect("a message of etcd");

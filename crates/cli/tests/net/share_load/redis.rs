@@ -1,5 +1,5 @@
-//! The load of `share_load` with Redis, unencrypted. A writer sends each change with `SET` and with
-//! `PUBLISH`, because Redis's own notifications of changed keys have no values.
+//! The load of `share_load` with Redis, unencrypted. A writer sends each change with `SET` and
+//! `PUBLISH`: Redis's own notifications of changed keys have no values.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use tokio::task::spawn_local;
 
 use super::{Load, SIZE, Seen, Writer};
 
-/// Encodes a command in RESP, the protocol of Redis.
+/// In RESP, the protocol of Redis.
 fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut all = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -32,7 +32,7 @@ pub(super) struct Redis {
     stream: TcpStream,
     queued: Vec<u8>,
     read: Vec<u8>,
-    /// Number of lines in all answers so far. Each change has two: for `SET` and for `PUBLISH`.
+    /// Lines in all answers so far. Each change has two: for `SET` and for `PUBLISH`.
     lines: u64,
 }
 
@@ -63,8 +63,7 @@ impl Writer for Redis {
     }
 }
 
-/// Subscribes to all keys of the load, and notes each value that arrives. A message ends with its
-/// value.
+/// Notes each value that arrives. A message ends with its value.
 pub(super) async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let mut stream = connect(load).await;
     stream.write_all(&command(&[b"PSUBSCRIBE", b"load/*"])).await.expect("it reads");

@@ -1,29 +1,25 @@
-//! Finds the module that defines the item of a path in our code, such as `a::b::Item`.
+//! Finds the module that defines the item of a path, such as `a::b::Item`.
 
 use std::fs;
 
 use super::super::{Text, root};
 
 pub(super) struct Module {
-    /// The crate's folder.
     pub(super) krate: String,
-    /// The module's path from the crate's root.
+    /// From the crate's root.
     names: Vec<String>,
     pub(super) path: String,
-    /// The module's text without unit tests.
+    /// Without unit tests.
     pub(super) text: String,
 }
 
-/// The items that a `pub use` makes public.
 pub(super) enum Use {
     /// All of a module.
     Glob(Vec<String>),
-    /// One item.
     Name { path: Vec<String>, alias: String },
 }
 
 impl Module {
-    /// The root of the crate in the folder `krate`.
     pub(super) fn root(krate: &str) -> Module {
         Module::open(krate, Vec::new()).expect("a crate has a root")
     }
@@ -40,20 +36,20 @@ impl Module {
         Some(Module { krate: krate.to_owned(), names, path, text })
     }
 
-    /// The module `name` in its own file.
+    /// In its own file.
     pub(super) fn child(&self, name: &str) -> Option<Module> {
         Module::open(&self.krate, [&self.names[..], &[name.to_owned()]].concat())
     }
 
-    /// The names of this module's public modules with separate files.
+    /// Public modules with separate files.
     pub(super) fn public_modules(&self) -> Vec<String> {
         let lines = self.text.lines();
         let names = lines.filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
         names.map(str::to_owned).collect()
     }
 
-    /// The names in this module's `pub use` lines. Each pair begins with the name of the inline
-    /// module that contains the line, or with an empty name outside of inline modules.
+    /// The names in `pub use` lines. Each pair begins with the name of the inline module that
+    /// contains the line, if any.
     pub(super) fn uses(&self) -> Vec<(String, Use)> {
         let mut found = Vec::new();
         let (mut inner, mut open) = (String::new(), None::<String>);
@@ -77,7 +73,7 @@ impl Module {
         found
     }
 
-    /// The module that `path` names, relative to this one.
+    /// Relative to this module.
     pub(super) fn find(&self, path: &[String]) -> Option<Module> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {
@@ -91,7 +87,7 @@ impl Module {
         rest.iter().try_fold(start, |module, name| module.step(name))
     }
 
-    /// The submodule `name`: in its own file, or made public by a `pub use`.
+    /// In its own file, or made public by a `pub use`.
     fn step(&self, name: &str) -> Option<Module> {
         if let Some(child) = self.child(name) {
             return Some(child);
@@ -104,7 +100,7 @@ impl Module {
         self.find(&path?)
     }
 
-    /// The module that defines the item of `path`, and the item's name there.
+    /// Also returns the item's name there.
     pub(super) fn definition(&self, path: &[String]) -> (Module, String) {
         let (name, modules) = path.split_last().expect("a path has a name");
         let home = self.find(modules).unwrap_or_else(|| panic!("{}: {path:?}", self.path));
@@ -119,7 +115,7 @@ impl Module {
     }
 }
 
-/// The imports of one `pub use`, such as `a::b::{c, d as e}` or `a::*`.
+/// `text` is as `a::b::{c, d as e}` or `a::*`.
 fn parse(text: &str) -> impl Iterator<Item = Use> + use<> {
     let (base, names) = match text.split_once('{') {
         Some((base, names)) => (base.to_owned(), names.trim_end_matches('}').to_owned()),
