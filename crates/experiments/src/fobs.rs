@@ -373,8 +373,7 @@ pub(crate) static TABLE1: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper's text does not give the numbers of its table, only these words \
               (\"approximately the same performance as that of FOBS\", \"on the order of 50%\", \
-              \"approximately 10%\"). The paper explains the 50 % by \"some contention \
-              in the network\"; nothing contends here.",
+              \"approximately 10%\").",
     learned: "On an empty path TCP with large windows is as good as FOBS except for its slow \
               start. On the long haul it has {TCP, long haul, with large windows} % ({TCP, long \
               haul, with large windows | emulated} % with the kernel's TCP); in the paper TCP had \

@@ -467,9 +467,8 @@ pub(crate) static STREAMING: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper checks the equations by arithmetic and by a graphics stream that it does \
-              not describe; here RBUDP sends a payload. The model is equation 4, which ignores \
-              loss: one lost datagram costs a round trip of 0.1 s, a fifth of the delay.",
+    differs: "The model is equation 4, which ignores loss: one lost datagram costs a round trip of \
+              0.1 s, a fifth of the delay.",
     learned: "Equation 11 is exact without loss, and leaves no spare time. At its rate a single \
               lost datagram makes a payload late: with loss a payload takes {10 frames at 288 \
               Mbit/s, loss 0.1 % | difference} to {10 frames at 400 Mbit/s, loss 0.1 % | \

@@ -311,9 +311,8 @@ pub(super) static FIG10: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper describes the curves only in words: with all of the link GTP \"does not \
               let most of the TCP traffic through\", with 85 % of it TCP \"could make use of the \
-              remaining bandwidth\". The paper's number for GTP's rate is a setting, not a \
-              measurement, so this page has no published value. 85 % of the object data that the \
-              link carries are 796 Mbit/s, of which GTP has {GTP with 85 % of the link}.\n\n\
+              remaining bandwidth\". 85 % of the object data that the link carries are 796 Mbit/s, \
+              of which GTP has {GTP with 85 % of the link}.\n\n\
               Over real sockets, with all of the link, GTP has less goodput than in the simulator, \
               and TCP has more. The simulator's sender sends each datagram on time. The real \
               sender shares two cores with the other flows, the receiver and the emulator; it \
@@ -427,8 +426,7 @@ pub(super) static FIG12: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: parallel_figures,
-    differs: "The paper's text has no value except the bound on loss. The paper's router and hosts \
-              themselves lost packets.\n\n\
+    differs: "The paper's text has no value except the bound on loss.\n\n\
               Over real sockets each flow is a copy with its own sender. All senders, the receiver \
               and the emulator share two cores; in the simulator each host has its own processor.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \

@@ -94,16 +94,15 @@ pub(super) static MEMORY: Experiment = Experiment {
             direction a packet is lost with a probability of 0 or of 0.0107 %. TCP is NewReno with \
             selective acknowledgements; three connections share the object. Their windows of 344 \
             kB, 1,032 kB in all, hold the bandwidth-delay product (882 kB) and those 100 packets \
-            (150 kB). With more in flight, Linux makes TCP wait, without a loss. UDP sends 90.5 \
-            Mbit/s for 20 s, like the study's iperf. RBUDP sends at iperf's measured UDP rate, \
-            because the study does not give RBUDP's own. The same rate is the limit of FOBS \
-            (`fobs-table`, whose rate falls with loss) and Tsunami; SABUL, as the release that the \
-            study measured (`sabul-ornl`), finds its rate. The card makes its host wait: a program \
-            sends only when its socket's buffer has room. The third table uses settings of the \
-            study instead. FOBS sends at 86 Mbit/s and Tsunami at 80 (section 4.3.3 of the study). \
-            SABUL's card drops packets when more than 100 (151.8 kB) are waiting, as happens if a \
-            program's socket buffer is larger than the card's queue. The fourth table has SABUL \
-            with the send buffer of a real copy.",
+            (150 kB). UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. RBUDP sends at \
+            iperf's measured UDP rate, because the study does not give RBUDP's own. The same rate \
+            is the limit of FOBS (`fobs-table`, whose rate falls with loss) and Tsunami; SABUL, as \
+            the release that the study measured (`sabul-ornl`), finds its rate. The card makes its \
+            host wait: a program sends only when its socket's buffer has room. The third table \
+            uses settings of the study instead. FOBS sends at 86 Mbit/s and Tsunami at 80 (section \
+            4.3.3 of the study). SABUL's card drops packets when more than 100 (151.8 kB) are \
+            waiting, as happens if a program's socket buffer is larger than the card's queue. The \
+            fourth table has SABUL with the send buffer of a real copy.",
     cases: || {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])
@@ -142,8 +141,7 @@ pub(super) static MEMORY: Experiment = Experiment {
               occur at the beginning, when the sending rate is high. The third table has the other \
               extreme, a card that drops: SABUL begins with a packet every 10 µs, ten times the \
               card's rate, reports {SABUL, a card that drops, loss 0 | lost, as reported} losses \
-              and ends at {SABUL, a card that drops, loss 0} Mbit/s. The emulator's card also \
-              makes its programs wait.\n\n\
+              and ends at {SABUL, a card that drops, loss 0} Mbit/s.\n\n\
               With loss, TCP and SABUL have different results over real sockets and in the \
               simulator. TCP's goodput depends on when its few losses occur: with eight of twenty \
               seeds the simulated goodput is above the emulated one. SABUL is {-[SABUL, loss \
@@ -164,11 +162,9 @@ pub(super) static MEMORY: Experiment = Experiment {
               missing datagrams, but cannot detect duplicates.\n\n\
               The study counts a loss each time it is reported. Our FOBS lists a missing packet in \
               each acknowledgement until the packet arrives, so 16 drops become {FOBS, loss 0.0107 \
-              % | lost, as reported} reports. TCP does not overrun a queue here, so it loses only \
-              the packets that the path drops. The study's SABUL and Tsunami reported tens of \
+              % | lost, as reported} reports. The study's SABUL and Tsunami reported tens of \
               thousands of losses while 15 to 20 packets were dropped, and the study suspects \
-              reordering: [ornl-reorder](ornl-reorder.md) tests that. Nothing on this page \
-              reorders packets.",
+              reordering: [ornl-reorder](ornl-reorder.md) tests that.",
     learned: "On an otherwise empty path RBUDP with a known rate delivers that rate without \
               unnecessary repeats: at a loss of one in ten thousand it repairs exactly the dropped \
               packets, at the cost of one round trip. The same loss ratio costs TCP {100 - 100 * \
@@ -183,11 +179,10 @@ pub(super) static MEMORY: Experiment = Experiment {
               Mbit/s, loss 0 | difference]} % slower. SABUL is {SABUL, loss 0 | difference} to \
               {SABUL, loss 0.0107 % | difference} % faster where the card makes it wait, and \
               {-[SABUL, a card that drops, loss 0 | difference]} % slower where the card drops \
-              packets: a protocol that starts far above the path's rate depends on a host that \
-              makes it wait. TCP is {TCP, 3 streams, loss 0.0107 % | difference} to {TCP, 3 \
-              streams, loss 0 | difference} % faster, because its windows are as large as path and \
-              card allow. RBUDP and UDP, which have a fixed rate, are within {off [RBUDP, * | \
-              goodput | difference]} % of the study.",
+              packets. TCP is {TCP, 3 streams, loss 0.0107 % | difference} to {TCP, 3 streams, \
+              loss 0 | difference} % faster, because its windows are as large as path and card \
+              allow. RBUDP and UDP, which have a fixed rate, are within {off [RBUDP, * | goodput | \
+              difference]} % of the study.",
     set: Set::Quick,
 };
 
@@ -363,12 +358,11 @@ pub(super) static FILE: Experiment = Experiment {
               difference} % more goodput than the study's best run. SABUL repeats {SABUL | \
               retransmitted} packets (the study's repeated 19,911); it is {SABUL, fastest * | \
               difference} % faster than the study's best run, and three times as fast as the \
-              worst. Its search for the rate costs nothing if the card makes the host wait. If the \
-              card drops packets, the search costs more than half of the goodput: {SABUL, a card \
-              that drops} Mbit/s, with {SABUL, a card that drops | lost, as reported} reports. The \
-              study's run is between these two cases. With the study's rates FOBS is {FOBS at 86 \
-              Mbit/s | difference} % faster than in the study, and Tsunami has {Tsunami at 80 \
-              Mbit/s} Mbit/s, more than in three of the study's four runs.\n\n\
+              worst. If the card drops packets instead of making the host wait, SABUL has only \
+              {SABUL, a card that drops} Mbit/s, with {SABUL, a card that drops | lost, as \
+              reported} reports. With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % \
+              faster than in the study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than \
+              in three of the study's four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
               from simulated] | 1} % below it, after five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \

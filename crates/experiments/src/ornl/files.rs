@@ -156,16 +156,14 @@ pub(super) static LBL: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
     differs: "The study gives neither the speed of the receiving disk nor the path's loss on these \
-              days. The loss is taken from memory-to-memory runs in the other direction. In the \
-              study's own test the host at Berkeley read 47.9 Mbit/s from its disk, but FOBS sent \
-              at 243. The file was therefore in memory, and the reading disk is left out here. The \
-              rate of the receiving disk is derived from FOBS and limits every protocol, so the \
-              goodputs say nothing about longhaul; the counts do. The study's Tsunami was stopped \
-              by hand on the bad day (8.2 Mbit/s), so its goodput cannot be compared. Our FOBS \
-              lists the missing packets in each acknowledgement, and a repair waits while the \
-              receiver has no room, so about 4,700 drops of the bad day are reported {FOBS, worst \
-              case | lost, as reported} times. Datagrams carry 1440 bytes here, so 149,063 are \
-              needed (the study: 146,219 to 146,421).",
+              days. The reading disk is left out, because the study's FOBS sent faster than that \
+              disk reads. The rate of the receiving disk is derived from FOBS and limits every \
+              protocol, so the goodputs say nothing about longhaul; the counts do. The study's \
+              Tsunami was stopped by hand on the bad day (8.2 Mbit/s), so its goodput cannot be \
+              compared. Our FOBS lists the missing packets in each acknowledgement, and a repair \
+              waits while the receiver has no room, so about 4,700 drops of the bad day are \
+              reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 bytes \
+              here, so 149,063 are needed (the study: 146,219 to 146,421).",
     learned: "If the disk is slower than the path, FOBS, SABUL and Tsunami run at the disk's rate, \
               within half a per cent. On the good day FOBS, SABUL and Tsunami have {FOBS, best \
               case | 1} Mbit/s each. The study's programs had {100 - 100 * [SABUL, best case | \
@@ -246,12 +244,10 @@ pub(super) static CERN: Experiment = Experiment {
               that SABUL's reports were lost, but not for how long. FOBS's retransmissions are \
               near the study's ({FOBS, worst case | retransmitted} instead of 14,245), so outages \
               of a second are plausible. The study's programs had 248 to 271 Mbit/s in the better \
-              runs; FOBS had 153 and SABUL 140 in the worse ones. The better results of three \
-              programs that start very differently are close together, so a disk is assumed to be \
-              their limit. The study's Tsunami was stopped by hand (4.3 Mbit/s). Our worse runs \
-              are faster than the study's by {FOBS, worst case | difference} % (FOBS) and {SABUL, \
-              worst case | difference} % (SABUL). The study does not give the reason. Datagrams \
-              carry 1440 bytes here.",
+              runs; FOBS had 153 and SABUL 140 in the worse ones. The study's Tsunami was stopped \
+              by hand (4.3 Mbit/s). Our worse runs are faster than the study's by {FOBS, worst \
+              case | difference} % (FOBS) and {SABUL, worst case | difference} % (SABUL). The \
+              study does not give the reason. Datagrams carry 1440 bytes here.",
     learned: "The cost of missing reports depends on what the sender does without them. FOBS sends \
               unacknowledged data again; a tenth of the object is sent needlessly. SABUL's EXP \
               timer repeats about as much, a fifth of what SABUL repeated in the study. Both still \

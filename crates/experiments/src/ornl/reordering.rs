@@ -121,9 +121,7 @@ pub(super) static REORDERING: Experiment = Experiment {
               Tsunami reported. RBUDP reports at the end of a round, and reports at most {most \
               [RBUDP, * | lost, as reported]} packets as lost. FOBS reports after every 64 \
               packets, and reports at most {most [FOBS, * | lost, as reported]} packets as lost. \
-              It repeats lost packets only after each 100 MiB of new data, so it has at most \
-              {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | duplicates]} more duplicates than \
-              without reordering. Neither RBUDP nor FOBS loses a thousandth of its goodput.\n\n\
+              Neither RBUDP nor FOBS loses a thousandth of its goodput.\n\n\
               Over real sockets, with one packet in a hundred delayed by a millisecond, only SABUL \
               loses goodput, as in the simulator: SABUL has {SABUL, 1 % by 1 ms | emulated} \
               Mbit/s, and the study's release has {SABUL of the study, 1 % by 1 ms | emulated}.",

@@ -102,10 +102,8 @@ pub(super) static TCP: Experiment = Experiment {
               Mbit/s against 30), because its slow start filled the path before the first loss. \
               The rows with 55 and 320 Mbit/s were not fitted. At that loss 64 connections use \
               nearly all of the link, nearly three times as much as in the paper. Lambda Merge's \
-              two streams are two tuned connections here. SABUL's 600 to 671 Mbit/s in the same \
-              table of the paper belong to a program that matches records, so they are not \
-              reproduced here. For the two flows into one host the paper gives neither windows nor \
-              the size of the switch's queue.\n\n\
+              two streams are two tuned connections here. For the two flows into one host the \
+              paper gives neither windows nor the size of the switch's queue.\n\n\
               Over real sockets the far flow has more goodput than in the simulator, and the near \
               flow less. The near sender's host wakes late and sends in clumps, so the queue \
               before the receiver is not always full. The far flow, which grows by a segment a \
