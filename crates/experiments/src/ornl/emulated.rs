@@ -347,9 +347,8 @@ pub(super) static FILE: Experiment = Experiment {
               The study's FOBS waited until each chunk of 100 MiB was written, and sent data again \
               meanwhile (the study: 79.9 Mbit/s without that wait). The study's Tsunami requested \
               the same blocks repeatedly, and sent the last one 1616 times. The study's SABUL \
-              reported each missing packet every 20 ms. longhaul does not have the faults of the \
-              study's FOBS and Tsunami. Datagrams carry 1440 bytes here, so 149,063 are needed \
-              (the study: 146,219 to 146,421).",
+              reported each missing packet every 20 ms. Datagrams carry 1440 bytes here, so \
+              149,063 are needed (the study: 146,219 to 146,421).",
     learned: "Many of the study's results describe its programs, not the protocols. Without the \
               faults of these programs, the protocols repeat few packets beyond those that the \
               path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
