@@ -324,10 +324,9 @@ pub(crate) static FIG3: Experiment = Experiment {
     learned: "If each datagram costs the host the same time, throughput grows in proportion to the \
               size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % \
               of the link. longhaul is {-[packets of 1440 bytes | difference] | 1} points below \
-              the peak because of the last round trip. This agreement proves nothing, because the \
-              host's cost was derived from the peak. The page shows only that throughput grows in \
-              a straight line with the size. Over real sockets the shares are the same within {off \
-              [* | from simulated] | 2} points.",
+              the peak because of the last round trip. The host's cost was derived from the peak, \
+              so the page shows only that throughput grows in a straight line with the size. Over \
+              real sockets the shares are the same within {off [* | from simulated] | 2} points.",
     set: Set::Quick,
 };
 
@@ -441,9 +440,9 @@ pub(crate) static TABLE2: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper describes neither the path's round trip nor the contention. The contention \
-              was chosen to take the quarter of the path that the paper's FOBS did not get, so \
-              FOBS's share cannot be compared with the paper's.\n\n\
+    differs: "The paper describes neither the path's round trip nor the contention. FOBS's share \
+              cannot be compared with the paper's, because the UDP flow's rate was derived from \
+              it.\n\n\
               The cross traffic is on and off at random, so each value belongs to one random \
               sequence. With the seeds 1 to 12 FOBS has 66 to 79 % in the simulator. The run over \
               real sockets has another sequence, and its difference from the simulated value is \

@@ -326,10 +326,9 @@ pub(crate) static FIG7: Experiment = Experiment {
         let title = "Goodput against payload".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The paper's text has none of the figure's values. It claims that large payloads have \
-              the higher throughput, that 12 % loss costs them little, and that the model bounds \
-              the measured values. The paper's loss came from an overrun host. Here each packet is \
-              lost independently, with the same chance in every round, as equation 6 assumes.\n\n\
+    differs: "The paper's text has none of the figure's values. The paper's loss came from an \
+              overrun host. Here each packet is lost independently, with the same chance in every \
+              round, as equation 6 assumes.\n\n\
               The paper's text lacks the formula of equation 6. It says that rounds go on \"until \
               the amount of data left is less than 1 packet\". longhaul's reconstruction counts \
               the repair rounds that reduce the whole payload to one packet. The simulated number \

@@ -316,12 +316,8 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        Without other traffic the means are 88 to 89 % for both laws. But with the \
                        shadow window 3 of the 360 cells are more than 2 points below trains, so \
                        the aim (no such cell) is missed.\n\n\
-                       Before the shadow window concludes that other flows are present, it \
-                       requests a train, but only if the train takes less than a quarter of a \
-                       round trip: a longer train would overfill a short queue. The shadow window \
-                       evaluates every train that it requested, even if later trains left before \
-                       the report arrived. With Wi-Fi pauses the worst cell of the shadow window \
-                       has 97 % (trains 96 %).\n\n\
+                       With Wi-Fi pauses the worst cell of the shadow window has 97 % (trains 96 \
+                       %).\n\n\
                        The shadow window's harm to one CUBIC connection is 1.29 and 1.30 in the \
                        two halves (trains 1.11 and 1.27), to four connections 2.90 and 2.79 \
                        (trains 2.33 and 3.06): the aim of 1.1 is missed. Jain's index of two \

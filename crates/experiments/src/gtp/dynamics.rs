@@ -123,11 +123,7 @@ pub(super) static FIG7: Experiment = Experiment {
               round-trip times: a second after the last join, four flows from 20 to 80 ms have \
               {[GTP, 5 to 10 s] / 4 | 1} Mbit/s on average, together all that the link carries. \
               Nothing is lost in the simulation; over real sockets {GTP | loss | emulated | 2} % \
-              is lost. The fairness index is 1, as in the paper's simulation. With the paper's \
-              rules the four flows have {[GTP, by the paper's rules, 5 to 10 s] / 4 | 1} Mbit/s on \
-              average and an index of {GTP, by the paper's rules, 5 to 10 s | fairness index | 3}, \
-              and {GTP, by the paper's rules | loss | 2} % is lost: on this network longhaul's own \
-              rules make no difference.",
+              is lost. The fairness index is 1, as in the paper's simulation.",
     set: Set::Quick,
 };
 
@@ -249,14 +245,9 @@ pub(super) static FIG9: Experiment = Experiment {
               not report: flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow \
               1] / [* 200 Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not \
               report: flow 1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, \
-              because the receiver repeatedly requests a little more from flow 2. With the paper's \
-              rules flow 1 has {* 200 Mbit/s, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, \
-              by the paper's rules: flow 1 | 1} where the limit is reported, and {* 200 Mbit/s, \
-              which it does not report, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, which \
-              it does not report, by the paper's rules: flow 1 | 1} where it is not. In all of \
-              these cases flow 1 takes nearly all that flow 2 leaves, as in the paper. Over real \
-              sockets flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated \
-              values.",
+              because the receiver repeatedly requests a little more from flow 2. In all of these \
+              cases flow 1 takes nearly all that flow 2 leaves, as in the paper. Over real sockets \
+              flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated values.",
     set: Set::Full,
 };
 
@@ -326,11 +317,7 @@ pub(super) static FIG10: Experiment = Experiment {
     learned: "A protocol that counts only its own flows needs a setting for the capacity that it \
               leaves to others. In the simulator GTP with all of the link leaves three TCP flows \
               {beside GTP with all of the link} Mbit/s. With 85 % of the link GTP takes no more \
-              than its share, and TCP fills the rest, as in the paper and over real sockets. With \
-              the paper's rules GTP has {GTP with all of the link, by the paper's rules} Mbit/s \
-              with all of the link and {GTP with 85 % of the link, by the paper's rules} with 85 \
-              %, and TCP has {beside GTP with all of the link, by the paper's rules} and {beside \
-              GTP with 85 % of the link, by the paper's rules}.",
+              than its share, and TCP fills the rest, as in the paper and over real sockets.",
     set: Set::Full,
 };
 
@@ -373,12 +360,9 @@ pub(super) static FIG11: Experiment = Experiment {
               packets; the switch here loses only packets that its queue cannot hold.",
     learned: "With GTP a late flow gets its share: the fairness index is {GTP, 10 to 33 s | \
               fairness index | 3} in the simulator and {GTP, 10 to 33 s | fairness index | \
-              emulated | 3} over real sockets, a little better than the paper's 0.99. With the \
-              paper's rules the index is {GTP, by the paper's rules, 10 to 33 s | fairness index | \
-              3} and the aggregate {GTP, by the paper's rules, 10 to 33 s | 1} Mbit/s; with \
-              longhaul's rules the aggregate is {GTP, 10 to 33 s | 1} Mbit/s. TCP's late flow \
-              grows by a segment a round trip. From 10 to 33 s this flow has {TCP, * flow 2} of \
-              {TCP, 10 to 33 s} Mbit/s on average. The fairness index is {TCP, 10 to 33 s | \
+              emulated | 3} over real sockets, a little better than the paper's 0.99. TCP's late \
+              flow grows by a segment a round trip. From 10 to 33 s this flow has {TCP, * flow 2} \
+              of {TCP, 10 to 33 s} Mbit/s on average. The fairness index is {TCP, 10 to 33 s | \
               fairness index | 2}, worse than the paper's 0.77; the paper's router itself lost \
               packets.",
     set: Set::Full,

@@ -74,8 +74,7 @@ pub(super) static FIG1: Experiment = Experiment {
         let title = "TCP's goodput for 100 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The paper's text gives none of the figure's values. It says that TCP takes long to \
-              reach the full rate if the round-trip time is large. The paper does not give its \
+    differs: "The paper's text gives none of the figure's values. The paper does not give its \
               windows, so this page has two extremes: a window that only congestion limits, and an \
               untuned window.\n\n\
               With a window of 64 kB and a round trip of a millisecond or less the kernel's TCP is \

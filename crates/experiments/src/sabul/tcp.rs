@@ -101,9 +101,9 @@ pub(super) static TCP: Experiment = Experiment {
               In 60 s the tuned connection is still above the law ({window 12 MB, loss 0.0019 %} \
               Mbit/s against 30), because its slow start filled the path before the first loss. \
               The rows with 55 and 320 Mbit/s were not fitted. At that loss 64 connections use \
-              nearly all of the link, nearly three times as much as in the paper. Lambda Merge's \
-              two streams are two tuned connections here. For the two flows into one host the \
-              paper gives neither windows nor the size of the switch's queue.\n\n\
+              nearly all of the link, nearly three times as much as in the paper. For the two \
+              flows into one host the paper gives neither windows nor the size of the switch's \
+              queue.\n\n\
               Over real sockets the far flow has more goodput than in the simulator, and the near \
               flow less. The near sender's host wakes late and sends in clumps, so the queue \
               before the receiver is not always full. The far flow, which grows by a segment a \

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind};
 
-/// An honest sender gives up before the fifth failure.
+/// Maximum number of failures of one chunk. An honest sender gives up before the fifth.
 const MOST: u32 = 4;
 
 /// The chunks that have failed verification and have not passed since.
