@@ -24,7 +24,6 @@ fn payload_rate(mbps: f64) -> u64 {
     with_overhead(Rate::from_bps_f64(mbps * 1e6)).as_bps()
 }
 
-/// How the receiving program processes datagrams.
 struct Receiver {
     name: &'static str,
     strategy: &'static str,

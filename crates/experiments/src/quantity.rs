@@ -34,7 +34,6 @@ const fn quantity(name: &'static str, unit: Unit) -> Quantity {
 /// names.
 pub(crate) const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
 pub(crate) const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);
-/// The time from the start to the end of a transfer.
 pub(crate) const TIME: Quantity = quantity("time", Unit::Seconds);
 /// Goodput as a share of the link's rate.
 pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share);
@@ -45,9 +44,7 @@ pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);
 /// Losses reported to the sender; a loss that is reported twice counts twice. A column of the ORNL
 /// study.
 pub(crate) const LOST: Quantity = quantity("lost, as reported", Unit::Count);
-/// Blocks sent again.
 pub(crate) const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count);
-/// Data datagrams sent.
 pub(crate) const SENT: Quantity = quantity("sent", Unit::Count);
 /// Data datagrams that reached the receiving program.
 pub(crate) const RECEIVED: Quantity = quantity("received", Unit::Count);
@@ -109,7 +106,6 @@ impl Unit {
     }
 }
 
-/// Whether a formatted number is zero, which needs no sign.
 fn is_nothing(number: &str) -> bool {
     number.trim_start_matches(['-', '+', '0', '.']).is_empty()
 }

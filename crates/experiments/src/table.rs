@@ -312,7 +312,6 @@ impl Cells {
     }
 }
 
-/// The rows of all tables of a page, in order.
 pub(crate) fn cells(page: &str) -> Vec<Cells> {
     let mut rows = Vec::new();
     let mut headings: Vec<&str> = Vec::new();

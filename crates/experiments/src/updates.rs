@@ -24,7 +24,6 @@ const REAL: [u64; 2] = [100, 1_000];
 const RTTS: [u64; 2] = [100, 300];
 /// Mean loss in per cent, and the mean number of packets lost in a row.
 const LOSSES: [(u32, u32); 7] = [(0, 1), (1, 1), (3, 1), (5, 1), (1, 3), (3, 3), (5, 3)];
-/// The modes of a channel in the figure.
 const MODES: [(&str, Carrier); 5] = [
     ("reliable (one TCP connection)", Carrier::Tcp),
     ("datagram", Carrier::Datagrams(Code::None)),
@@ -45,7 +44,6 @@ const CARRIERS: [(&str, Carrier); 5] = [
 const FOLLOWS: &str = "deadline";
 /// Bytes of an update: a name, a position, an orientation.
 const SIZE: usize = 100;
-/// The number of updates in a run.
 const COUNT: u32 = 3_000;
 /// An update is in time if its delay is at most half a round-trip time plus this.
 const GRACE: Span = Span::from_millis(30);
@@ -75,7 +73,6 @@ fn updates(carrier: Carrier, rate: u64, rtt: u64, loss: Loss) -> UpdatesRun {
     UpdatesRun { link, carrier, size: SIZE, interval, count: COUNT, seed: 20 }
 }
 
-/// All carriers on a path: name and run.
 fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
     let deadline = Carrier::Deadline(Span::from_millis(rtt) / 2 + GRACE);
     let carriers = CARRIERS.into_iter().chain([(FOLLOWS, deadline)]);

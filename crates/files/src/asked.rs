@@ -24,7 +24,6 @@ pub struct Asked {
     sources: Option<Sources>,
 }
 
-/// The sources of a pull.
 #[derive(Debug)]
 struct Sources {
     /// The names of the sources that are copied as entries themselves, not as `folder/`.
@@ -189,7 +188,6 @@ mod tests {
         Asked::pull(&paths, recursive, filters).expect("the filters are globs")
     }
 
-    /// Valid lists that a sender might send.
     fn offers() -> Vec<(Shape, Vec<&'static str>)> {
         use Shape::{Contents, File, Named, Several};
         vec![

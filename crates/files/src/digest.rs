@@ -103,11 +103,8 @@ pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
     hasher.finalize_non_root()
 }
 
-/// Merges the values of a stream's chunks into the stream's root. The number of chunks is not known
-/// in advance.
-///
-/// The merge at the root differs from other merges, so a chunk is merged only when the next chunk
-/// has arrived.
+/// Merges the values of a stream's chunks into the stream's root. The merge at the root differs
+/// from other merges, so a chunk is merged only when the next chunk has arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRoot {
     /// The number of the first missing chunk.
@@ -176,7 +173,6 @@ pub(crate) struct SequenceHasher {
 }
 
 impl SequenceHasher {
-    /// Adds value `number`, counted from zero.
     pub(crate) fn give(&mut self, number: u64, value: Digest) {
         if number < self.next {
             return;

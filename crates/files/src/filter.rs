@@ -44,7 +44,6 @@ const MAX_ONLY: usize = 50_000;
 /// Maximum bytes of the listed paths, which are part of the request.
 const MAX_ONLY_BYTES: usize = 512 << 10;
 
-/// Special characters of a glob.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// Selects the files of a tree copy. The first matching glob decides; size limits apply to every
@@ -147,15 +146,13 @@ impl CompiledFilters {
 }
 
 impl CompiledFilters {
-    /// Returns the listed paths, sorted.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &[u8]> {
         self.only.iter().flat_map(|only| only.paths.iter().map(|path| &**path))
     }
 }
 
 /// Listed paths. A search in the sorted paths tells whether a folder is above one of them. A set of
-/// all such folders would need memory quadratic in the depth of a path, and a peer chooses the
-/// depth.
+/// all such folders would need memory quadratic in the depth of a path.
 #[derive(Debug)]
 struct Only {
     paths: BTreeSet<Box<[u8]>>,

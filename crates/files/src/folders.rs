@@ -26,9 +26,6 @@ impl Folders {
     }
 
     /// Returns the folder at `path` (components joined by `/`; empty for the base).
-    ///
-    /// # Errors
-    /// The system's error for the first component that is not a folder or cannot be opened.
     pub(crate) fn at(&mut self, path: &[u8]) -> io::Result<&dyn Folder> {
         let leads = |open: &[u8]| {
             path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')

@@ -102,8 +102,8 @@ impl Journal {
     }
 }
 
-/// Returns the checksum of a header or record, which detects torn and damaged bytes. It does not
-/// protect against attackers: a user who can write the journal can also write the partial file.
+/// Returns the checksum of a header or record, which detects torn and damaged bytes, but no
+/// forgery.
 fn check(head: &[u8], fields: &[u8]) -> Check {
     let mut hasher = blake3::Hasher::new();
     hasher.update(head).update(fields);

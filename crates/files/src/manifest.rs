@@ -25,7 +25,6 @@ pub use self::wire::Measured;
 #[cfg(test)]
 pub(crate) use self::wire::encode_unchecked;
 
-/// Maximum number of entries of a manifest.
 pub(crate) const MAX_ENTRIES: u64 = 10_000_000;
 
 /// Maximum bytes of an object, including padding. A copy keeps data about each chunk in memory, and
@@ -38,8 +37,7 @@ pub const MAX_PATH: usize = 4096;
 /// Maximum number of holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
-/// Memory of an entry in bytes: the entry itself, its part of the object's layout, and a
-/// destination's data about the entry. The name, the holes and the link target are not included.
+/// Memory of an entry in bytes, without its name, its holes and its link target.
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
 /// Maximum bytes of an entry's encoding in addition to its name, its holes and its link target.
@@ -140,7 +138,6 @@ impl Entry {
         Entry { parent: TOP, name: 0, name_len: 0, kind, mode, modified, version: 0 }
     }
 
-    /// Sets the folder, and the name: `name_len` bytes from offset `name` on.
     fn at(mut self, parent: Option<u32>, name: usize, name_len: usize) -> Entry {
         self.parent = parent.unwrap_or(TOP);
         // Ten million names of 255 bytes take fewer than 2^32 bytes.
@@ -217,7 +214,6 @@ impl Listed {
     }
 }
 
-/// Splits a path into its folder and its last component.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|b| *b == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

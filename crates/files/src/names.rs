@@ -26,7 +26,6 @@ pub(crate) fn small(name: &[u8]) -> Vec<u8> {
     hidden_name(name, SMALL)
 }
 
-/// Returns a temporary name with a random part.
 pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
     hidden_name(name, &format!(".{:016x}{SMALL}", random()))
 }

@@ -67,7 +67,6 @@ impl Root {
     }
 }
 
-/// The result of a look-up of a place.
 pub(crate) enum Found {
     /// A folder, possibly through a link.
     Folder(SharedFolder),
@@ -143,10 +142,7 @@ impl Place {
         }
     }
 
-    /// Looks up this place, following links to folders.
-    ///
-    /// # Errors
-    /// `NotFound` if the parent folder is missing; else the system's error.
+    /// Looks up this place, following links to folders. `NotFound` if the parent folder is missing.
     pub(crate) fn find(&self) -> io::Result<Found> {
         let error = match self.folder() {
             Ok(folder) => return Ok(Found::Folder(folder)),

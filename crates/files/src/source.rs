@@ -60,7 +60,6 @@ impl Origin {
     }
 }
 
-/// Maximum number of files that are kept open.
 const KEPT: usize = 64;
 
 /// The files of an object at the sending end.
@@ -376,7 +375,6 @@ impl Source {
     }
 }
 
-/// Why a file cannot be read any further.
 struct Trouble {
     reason: String,
     changed: bool,
@@ -394,7 +392,6 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Why a place (a given source) is refused.
 enum Refused {
     /// Nothing can be copied.
     Whole(Error),
@@ -483,7 +480,6 @@ fn top(source: u16, name: &[u8]) -> Spot<'_> {
     Spot { source, folder: None, path: name }
 }
 
-/// Returns the error for `sources` sources whose entries make no manifest.
 fn list_error(error: ManifestError, sources: usize) -> Error {
     match error.entry {
         Some(path) if error.reason == TWICE && sources > 1 => {

@@ -13,7 +13,6 @@ use super::{CHUNK, Failure, LARGE, Watch, names};
 use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
 
-/// Folders by their parent folder and name.
 type Merged = HashMap<(Option<u32>, Vec<u8>), u32>;
 
 /// The entries found so far, unsorted.
@@ -35,10 +34,8 @@ pub(crate) struct Walk {
     pub(crate) memory: Box<dyn ListMemory>,
 }
 
-/// The position of an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
-    /// The number of the source.
     pub(crate) source: u16,
     /// The folder that holds the entry, by number in the listing; `None` at the top.
     pub(crate) folder: Option<u32>,
@@ -116,10 +113,6 @@ impl Walk {
 
     /// Adds the content of the folder `base` as the content of the folder `top` (`None` for the top
     /// of the copy).
-    ///
-    /// # Errors
-    /// `FileErrorKind::Request` for more entries than a manifest may have; `Unfinished` if the copy
-    /// was cancelled; else the error of [`ListMemory::hold`].
     pub(crate) fn tree(
         &mut self,
         source: u16,
@@ -192,7 +185,6 @@ impl Walk {
         self.memory.hold(self.bytes())
     }
 
-    /// Returns the bytes of memory that everything found so far takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.listing.bytes() + self.said
     }

@@ -63,7 +63,6 @@ impl Watch {
         self.0.over.load(Ordering::Relaxed)
     }
 
-    /// Reports a file that this copy waits for.
     pub(crate) fn report_held(&self, held: Held) {
         *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }

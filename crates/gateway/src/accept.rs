@@ -49,13 +49,9 @@ const MOST_OF_ONE: usize = 64;
 const HEAD: Duration = Duration::from_secs(20);
 /// Maximum size of a header in bytes.
 const HEADER: usize = 32 << 10;
-/// Maximum number of a header's fields.
 const FIELDS: usize = 100;
 
-/// Loads the certificates and the key for TLS from the files `cert` and `key`.
-///
-/// # Errors
-/// A file cannot be read, others can read the key, or key and certificates do not match.
+/// Loads certificates and key; refuses a key that others can read.
 pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
     let wrong = |path: &Path, why: String| {
         let what = format!("{} cannot be used for TLS: {why}", path.display());
@@ -113,7 +109,6 @@ impl Drop for Place {
     }
 }
 
-/// State that all connections of a listener share.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) acceptor: Option<TlsAcceptor>,

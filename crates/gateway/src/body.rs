@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-/// Maximum number of queued pieces.
 const WAITING: usize = 1;
 
 #[derive(Debug)]
@@ -24,7 +23,6 @@ impl Body {
         Body::Whole(Some(text.into()).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// Returns a body of pieces, and its sender.
     pub(crate) fn pieces() -> (Pieces, Body) {
         let (pieces, body) = mpsc::channel(WAITING);
         (Pieces(pieces), Body::Pieces(body))
@@ -34,8 +32,7 @@ impl Body {
 pub(crate) struct Pieces(mpsc::Sender<io::Result<Option<Bytes>>>);
 
 impl Pieces {
-    /// Sends a piece, or the error that ends the body; `false` if the client has disconnected. The
-    /// connection ends if its client does not read ([`Patient`](crate::patient::Patient)).
+    /// Sends a piece, or the error that ends the body; `false` if the client has disconnected.
     pub(crate) async fn send(&self, piece: io::Result<Vec<u8>>) -> bool {
         self.0.send(piece.map(|bytes| Some(bytes.into()))).await.is_ok()
     }

@@ -47,7 +47,7 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     }
 }
 
-/// Writes the body of a request to `place`. The file gets its name when the body is complete.
+/// The file gets its name when the body is complete.
 pub(crate) async fn put(
     shared: &Shared,
     place: Place,

@@ -20,8 +20,7 @@ use crate::url;
 
 /// Approximate size of a piece of the reply, in bytes.
 const PIECE: usize = 32 << 10;
-/// Maximum number of sorted names. Further names follow in the system's order, so a folder of any
-/// size needs limited memory.
+/// Maximum number of sorted names; further names follow in the system's order.
 const SORTED: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

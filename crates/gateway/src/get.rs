@@ -22,7 +22,6 @@ enum Part {
     Bytes(Range<u64>),
 }
 
-/// Sends the file at `place`, or the ranges of it that `headers` request.
 pub(crate) async fn file(
     shared: &Arc<Shared>,
     place: Place,
@@ -91,7 +90,6 @@ pub(crate) async fn file(
     }
 }
 
-/// Returns a reply with the headers of the file's version.
 fn dressed(reply: Reply, version: &Version) -> Reply {
     let reply = reply::with(reply, header::ETAG, &version.etag);
     let reply = reply::with(reply, header::ACCEPT_RANGES, "bytes");

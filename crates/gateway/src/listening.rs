@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::accept::{self, Serving};
 use crate::error::Error;
 
-/// A running listener. Dropping this value stops the listener and ends pending requests.
+/// Dropping this value stops the listener and ends pending requests.
 pub(crate) struct Listening {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -19,9 +19,6 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Answers the connections to `listen` on a separate thread with the given name.
-    ///
-    /// # Errors
-    /// The address cannot be used, or no thread can be started.
     pub(crate) fn start(
         thread: &str,
         listen: SocketAddr,

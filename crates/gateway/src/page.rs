@@ -36,7 +36,6 @@ const EVERY: Duration = Duration::from_millis(100);
 const SIGN: Duration = Duration::from_secs(5);
 /// Time limit of a browser that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
-/// The content type of OpenMetrics.
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A future with the text of the state or of the metrics; `None` after the watched server has

@@ -34,11 +34,10 @@ impl Delivers for TcpStream {
     }
 }
 
-/// A stream whose writes fail when the client receives nothing for a while. Without this limit
-/// a client that reads nothing would occupy one of the limited number of connections for ever.
+/// A stream whose writes fail when the client receives nothing for a while.
 ///
-/// A slow client may take longer than the limit to make room in a full socket buffer, which holds
-/// megabytes. So at the limit, the stream fails only if no byte has been delivered meanwhile.
+/// A slow client may take longer than the limit to make room in a full socket buffer. So at the
+/// limit, the stream fails only if no byte has been delivered meanwhile.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
@@ -60,7 +59,6 @@ impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
         Patient { stream, traffic, limit, waits: None }
     }
 
-    /// Passes on the result of a write, or fails at the limit.
     fn limited(
         &mut self,
         cx: &mut Context<'_>,

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-/// Maximum number of ranges in a request. For more ranges the server sends the whole file, as the
-/// standard allows.
+/// Maximum number of ranges in a request. For more ranges the server sends the whole file.
 const MOST: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

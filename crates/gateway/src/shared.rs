@@ -18,8 +18,7 @@ const AT_DISK: usize = 16;
 const LISTINGS: usize = 16;
 /// How long a listing waits while [`LISTINGS`] others run.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum number of refusals, and of disconnected clients, that are reported in a minute. Without
-/// a limit, clients could fill the log.
+/// Maximum number of refusals, and of disconnected clients, that are reported in a minute.
 const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -77,7 +76,6 @@ pub(crate) struct Shared {
     report: Box<dyn Fn(AccessRecord) + Send + Sync>,
 }
 
-/// The number of events in the current minute, and the start of this minute.
 struct Minute {
     since: Instant,
     count: u32,
@@ -99,7 +97,6 @@ impl Minute {
 }
 
 impl Shared {
-    /// Returns the shared state; `report` is called for refusals, changes and disconnected clients.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
@@ -143,7 +140,6 @@ impl Shared {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).right(token).cloned()
     }
 
-    /// Returns the right of everybody.
     pub(crate) fn public(&self) -> Option<Right> {
         self.public.then_some(Right { write: false, folder: None, name: None })
     }
@@ -171,7 +167,6 @@ impl Shared {
         timeout(PATIENCE, self.listings.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// Runs work that may wait for a disk.
     pub(crate) async fn at_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -22,7 +22,6 @@ pub struct Token {
     pub(crate) right: Right,
 }
 
-/// The right of a token, or of everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
     pub(crate) write: bool,

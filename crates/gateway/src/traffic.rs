@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hyper::StatusCode;
 
-/// The methods that are counted by name. Every other method counts as the last one, because clients
-/// can invent methods.
+/// The methods that are counted by name. Every other method counts as the last one.
 const METHODS: [&str; 9] =
     ["GET", "HEAD", "OPTIONS", "PROPFIND", "PUT", "MKCOL", "DELETE", "MOVE", "other"];
 /// The classes of statuses, by their first digit.

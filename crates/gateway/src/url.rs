@@ -7,18 +7,15 @@ use std::path::PathBuf;
 /// The longest path of a request, in bytes.
 const LONGEST: usize = 8192;
 
-/// A path below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UrlPath {
     /// Empty for the root; has no part `.` or `..`.
     pub(crate) path: PathBuf,
-    /// Whether the path ends with a slash.
     pub(crate) says_folder: bool,
 }
 
-/// Parses the path of a request. Returns `None` if the path is too long, does not start with a
-/// slash, or has an invalid name, such as `..`. Each part is decoded separately, so a part with an
-/// encoded slash is an invalid name.
+/// Parses the path of a request; `None` if the path is too long or invalid. Each part is decoded
+/// separately, so a part with an encoded slash is invalid.
 pub(crate) fn parse(text: &str) -> Option<UrlPath> {
     let below = text.strip_prefix('/').filter(|below| below.len() <= LONGEST)?;
     let mut path = PathBuf::new();
@@ -49,7 +46,6 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Percent-encodes a name, or a path with its slashes.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut out = String::new();
     for byte in bytes {

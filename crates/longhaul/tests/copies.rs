@@ -17,7 +17,6 @@ const SLOW: Rate = Rate::from_bps(200_000_000);
 
 /// The journal of the file `x`: the list of the chunks that are on disk.
 const JOURNAL: &str = ".x.lh-journal";
-/// Length in bytes of a journal with a few chunks.
 const SOME_CHUNKS: u64 = 300;
 
 async fn there_and_back() {
@@ -178,7 +177,6 @@ fn an_invalid_call_is_refused_at_the_start() {
     assert!(longhaul::Client::builder().build().is_err(), "a client needs an identity");
 }
 
-/// Returns the kind and the path of the error with which a copy ends.
 fn end_of(client: &Client, from: &str, to: &str) -> (ErrorKind, Option<PathBuf>) {
     let ended = blocking::wait(async {
         let mut copy = client.copy([from], to).start()?;

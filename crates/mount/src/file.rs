@@ -32,7 +32,6 @@ impl Version {
     }
 }
 
-/// A file that programs have open.
 pub(crate) struct OpenFile {
     path: PathBuf,
     /// The number of this version in the cache.

@@ -14,12 +14,10 @@ use tokio::time::sleep;
 
 use crate::Options;
 
-/// Maximum number of names in a folder.
 const MOST_NAMES: usize = 1_000_000;
 /// The first pause between two tries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// Why a request of the kernel failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed(pub(crate) Errno);
 
@@ -86,9 +84,6 @@ impl Host {
     }
 
     /// Connects, and lists `path` once, without retries.
-    ///
-    /// # Errors
-    /// The host cannot be reached, or does not list a folder at `path`.
     pub(crate) async fn check(&self, path: &Path) -> Result<(), Error> {
         let (connection, _) = self.connected().await?;
         let mut names = connection.list(path).await?;
@@ -178,7 +173,6 @@ impl Host {
         }
     }
 
-    /// Opens the file at `path`; also returns the number of the connection.
     pub(crate) async fn open(
         &self,
         path: &Path,

@@ -37,7 +37,6 @@ use self::cache::Cache;
 use self::fs::Remote;
 use self::host::Host;
 
-/// The device of FUSE.
 const DEVICE: &str = "/dev/fuse";
 /// The minimum size of the cache in bytes: read-ahead needs this much.
 pub const LEAST_CACHE: u64 = 8 << 20;

@@ -22,7 +22,6 @@ const CURRENT: Duration = Duration::from_secs(5);
 /// Maximum number of names in all kept listings; beyond it, all of them are dropped.
 const MOST_NAMES: usize = 2_000_000;
 
-/// The names in a folder, sorted.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) names: Vec<Named>,
@@ -67,7 +66,6 @@ pub(crate) struct Tree {
     folders: Mutex<HashMap<u64, (Slot, Instant, usize)>>,
 }
 
-/// Returns the number of the inode `name` in folder `parent`.
 pub(crate) fn number(parent: u64, name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (parent, name).hash(&mut hasher);
@@ -97,7 +95,6 @@ impl Tree {
         Ok(path)
     }
 
-    /// Returns a current listing of the folder; reads a new one if necessary.
     pub(crate) async fn listing(&self, folder: u64) -> Result<Arc<Listing>, Failed> {
         let slot = {
             let mut folders = lock(&self.folders);

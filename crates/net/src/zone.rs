@@ -63,7 +63,6 @@ fn split(text: &str) -> (&str, Option<&str>) {
     text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)))
 }
 
-/// Returns the number of an interface, given by name or number.
 pub(crate) fn number(zone: &str) -> Option<u32> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     netdevice::name_to_index(&socket, zone).ok().or_else(|| {

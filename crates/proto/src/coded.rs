@@ -106,9 +106,9 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 
 /// Returns for each chunk the number of symbols to add to a round; `sent` has the number of blocks
 /// that the round sends of each chunk. With these symbols a chunk rarely stays incomplete. All
-/// chunks together get at most `budget` symbols, and share them if they need more; most symbols
-/// still replace a lost block. If a first round very probably needs a second one, it sends only
-/// symbols that probably replace a loss, and keeps the others for the second round.
+/// chunks together get at most `budget` symbols, and share them if they need more. If a first round
+/// very probably needs a second one, it sends only symbols that probably replace a loss, and keeps
+/// the others for the second round.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64, is_first: bool) -> Vec<u8> {
     let sum = |all: &[u8]| all.iter().map(|count| u64::from(*count)).sum::<u64>();
     let enough = |failure: f64| {

@@ -25,17 +25,12 @@ impl fmt::Display for ProseError {
 
 impl std::error::Error for ProseError {}
 
-/// The column headings that a placeholder may name.
 const COLUMNS: [&str; 6] =
     ["published", "model", "simulated", "difference", "emulated", "from simulated"];
 
 const UNKNOWN: &str = "—";
 
 /// Fills the placeholders of `text` from the tables of `page`.
-///
-/// # Errors
-/// [`ProseError`] for a placeholder that names no row, names several rows where one is needed,
-/// divides by zero, or is not a formula.
 pub(super) fn fill(text: &str, page: &str) -> Result<String, ProseError> {
     let rows = table::cells(page);
     let mut pieces = text.split('{');
@@ -73,8 +68,7 @@ fn number(placeholder: &str, rows: &[Cells]) -> Result<String, String> {
     }
 }
 
-/// Formats a number with commas between thousands, without a sign if it rounds to zero. Halves are
-/// rounded away from zero.
+/// Formats a number with commas between thousands, without a sign if it rounds to zero.
 fn write(value: f64, decimals: usize) -> String {
     let scale = (0..decimals).fold(1.0, |scale, _| scale * 10.0);
     let text = format!("{:.decimals$}", (value.abs() * scale + 1e-9).round() / scale);
@@ -134,7 +128,6 @@ fn matches(pattern: &str, case: &str) -> bool {
     case.char_indices().map(|(at, _)| at).chain([case.len()]).any(|at| matches(rest, &case[at..]))
 }
 
-/// The unread rest of a formula.
 struct Formula<'t> {
     rest: &'t str,
     rows: &'t [Cells],

@@ -157,7 +157,6 @@ pub(super) static FIG4: Experiment = Experiment {
 };
 
 const LAN: &str = "2 TCP and 2 SABUL";
-/// The flows' names, in the scenario's order.
 const LAN_FLOWS: [&str; 4] = ["TCP 1", "TCP 2", "SABUL 1", "SABUL 2"];
 
 pub(super) static FIG6: Experiment = Experiment {

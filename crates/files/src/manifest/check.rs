@@ -59,10 +59,6 @@ impl Check {
     }
 
     /// Moves to the next path: the first `shared` bytes of the last path, then `rest`.
-    ///
-    /// # Errors
-    /// The path is invalid, out of order, or not in a folder of the manifest; or there are too many
-    /// entries.
     pub(super) fn next(&mut self, shared: usize, rest: &[u8]) -> Result<Placed, &'static str> {
         let order = walk_order(&self.path[shared..], rest);
         let common = self.path[shared..].iter().zip(rest).take_while(|(a, b)| a == b).count();
@@ -97,9 +93,6 @@ impl Check {
 
     /// Checks and counts `entry`, at the path of the last call of [`Check::next`]; `placed` is the
     /// result of that call.
-    ///
-    /// # Errors
-    /// The entry's attributes, link target or holes are invalid, or the object becomes too large.
     pub(super) fn take(&mut self, entry: &Entry, placed: Placed) -> Result<(), &'static str> {
         if entry.mode > 0o7777 || entry.modified.nanos >= 1_000_000_000 {
             return Err("mode or time out of range");

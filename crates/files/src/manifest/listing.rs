@@ -14,8 +14,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Adds the entry `name` in the folder `parent`; returns its number in this list. A name has 1
-    /// to 255 bytes.
+    /// Adds the entry `name` in the folder `parent`; returns its number in this list.
     pub(crate) fn add(&mut self, parent: Option<u32>, name: &[u8], entry: Entry) -> u32 {
         let number = self.entries.len() as u32;
         self.extra += entry.extra();
@@ -39,9 +38,6 @@ impl Listing {
 
     /// Sorts the entries into the manifest's order and checks them. Returns the manifest, and for
     /// each of its entries the number that [`add`](Listing::add) returned.
-    ///
-    /// # Errors
-    /// The first fault.
     pub(crate) fn into_manifest(
         mut self,
         shape: Shape,

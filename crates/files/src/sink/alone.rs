@@ -16,7 +16,6 @@ use crate::store::{Folder, SharedFolder};
 /// Maximum number of top folders that one copy locks.
 const MOST: usize = 32;
 
-/// A folder that is locked until drop.
 #[derive(Debug)]
 pub(super) struct Alone {
     _handle: SharedFolder,

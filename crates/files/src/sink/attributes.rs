@@ -53,7 +53,6 @@ impl Keep {
         self.permissions.then_some(entry.mode & mask)
     }
 
-    /// Gives a complete file its [final mode](Keep::final_mode) and its time.
     pub(super) fn apply(self, file: &dyn File, entry: &Entry, mode: u32) -> io::Result<()> {
         match self.permissions {
             true => file.set_mode(mode)?,

@@ -72,7 +72,6 @@ impl Sink {
         }
     }
 
-    /// Takes chunks of the partial file that the source also has.
     fn take_found(&mut self, entry: u32, right: &[(u64, Digest)]) -> io::Result<()> {
         let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
         large.expect_found(right);
@@ -151,8 +150,7 @@ impl Sink {
     }
 
     /// Keeps the file under its final name if it equals the verified `content`, which arrived
-    /// before the sender's answer. Returns whether the file was kept; `false` if no answer is
-    /// pending.
+    /// before the sender's answer. Returns whether the file was kept.
     pub(super) fn leave_equal(&mut self, entry: u32, content: &[u8]) -> io::Result<bool> {
         if self.comparing.get(&entry).is_none_or(|asked| asked.under_final_name.is_none()) {
             return Ok(false);

@@ -204,7 +204,6 @@ impl Ground {
         self.folders.base()
     }
 
-    /// Returns the folder that holds an entry, and the entry's name in it.
     pub(super) fn at(&mut self, entry: u32) -> io::Result<(&dyn Folder, Vec<u8>)> {
         let manifest = self.manifest.clone();
         let path = manifest.path(entry);

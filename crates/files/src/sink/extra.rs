@@ -50,7 +50,6 @@ pub struct Deleted {
     stored_otherwise: Option<Vec<u8>>,
 }
 
-/// The names that this copy has to remove.
 #[derive(Debug)]
 pub(super) struct Extra {
     filters: CompiledFilters,
@@ -63,10 +62,6 @@ pub(super) struct Extra {
 
 impl Extra {
     /// Checks the request before the destination is opened.
-    ///
-    /// # Errors
-    /// The sources are not the content of one folder, a filter excludes files by other properties
-    /// than names, or the destination is a link (`Request`, `File`).
     pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
         let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
         if shape != Shape::Contents {
@@ -135,9 +130,6 @@ impl Sink {
     }
 
     /// Records when this copy begins: the change time of a temporary file that is removed at once.
-    ///
-    /// # Errors
-    /// The file cannot be created (`File`).
     pub(super) fn date_extra(&mut self) -> Result<(), Error> {
         let Some(extra) = &mut self.extra else { return Ok(()) };
         if self.options.dry_run || self.ground.is_missing {
@@ -181,9 +173,6 @@ impl Sink {
 
     /// Removes the names that the source lacks, after everything else is on disk. If this is not
     /// allowed (see [`Sink::would_delete`]), removes none and adds a failure.
-    ///
-    /// # Errors
-    /// The copy was cancelled, or a sync failed.
     pub(super) fn delete_extra(&mut self) -> Result<Deleted, Error> {
         if self.extra.is_none() || self.keeps_extra() {
             return Ok(Deleted::default());
@@ -217,7 +206,6 @@ impl Sink {
     }
 }
 
-/// A folder in the walk.
 struct Level {
     path: Vec<u8>,
     /// The folder's entry in the manifest; `None` for the top, and for a folder that the source

@@ -201,7 +201,6 @@ impl Sink {
         Ok(self.ground.take_mark())
     }
 
-    /// Syncs names that may be missing on disk.
     pub(super) fn sync_names(&self) -> Result<(), Error> {
         if !self.has_unsynced_names() {
             return Ok(());

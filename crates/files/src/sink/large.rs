@@ -65,7 +65,6 @@ pub(super) struct Large {
     is_named: bool,
     /// Whether a sync failed. If so, the file's chunks must no longer be journalled or synced.
     has_lost: bool,
-    /// When the file was last used.
     pub(super) used: u64,
 }
 
@@ -74,7 +73,6 @@ pub(super) struct Large {
 pub(super) struct Named {
     /// The file's root, if the file's holes were hashed.
     pub(super) root: Option<Digest>,
-    /// Whether the name is also on disk.
     pub(super) is_name_synced: bool,
 }
 
@@ -116,7 +114,6 @@ impl Large {
         }
     }
 
-    /// Creates the partial file and reserves its space.
     pub(super) fn create(number: u32, ground: &mut Ground) -> io::Result<Large> {
         let manifest = ground.manifest.clone();
         let entry = &manifest.entries()[number as usize];
@@ -411,7 +408,6 @@ impl Large {
         !self.pending.is_empty()
     }
 
-    /// Syncs, then closes the partial file until it is needed again.
     pub(super) fn close(&mut self, ground: &mut Ground) -> io::Result<()> {
         self.sync(ground)?;
         if let Some(file) = self.file.take() {
@@ -435,7 +431,6 @@ impl Large {
         remove_journal(folder, &name)
     }
 
-    /// Removes the partial file and the journal, because the file under the final name is correct.
     pub(super) fn remove(self, ground: &mut Ground) -> io::Result<()> {
         let (folder, name) = ground.at(self.number)?;
         folder.remove(&names::partial(&name))?;
@@ -463,7 +458,6 @@ impl Large {
         }
     }
 
-    /// Syncs the complete file and gives it its final name.
     pub(super) fn complete(&mut self, ground: &mut Ground, keep: Keep) -> io::Result<Named> {
         if !self.is_whole() {
             return Err(io::Error::other("chunks are missing"));

@@ -131,7 +131,6 @@ pub enum Verdict {
     Mismatch,
 }
 
-/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Due,
@@ -466,7 +465,6 @@ impl Sink {
         if large.is_whole() { self.complete_large(entry) } else { Ok(()) }
     }
 
-    /// Closes the least recently used large file, if too many are open.
     fn close_the_oldest(&mut self) -> Result<(), Error> {
         let open = self.larges.values().filter(|large| large.is_open());
         if open.count() <= super::store::kept(KEPT) {

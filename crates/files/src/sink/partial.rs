@@ -24,7 +24,7 @@ const TRIES: usize = 10;
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has locked the file, or if the file changes during each of
-/// [`TRIES`] tries; else the system's error.
+/// [`TRIES`] tries.
 pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result<Option<OpenFile>> {
     for _ in 0..TRIES {
         let mut is_new = false;
@@ -138,8 +138,7 @@ pub(super) fn rename(
 }
 
 /// Returns whether no other user but root can remove or rename files of this process's user in
-/// `folder`. A lock does not help against other users: they cannot open a partial file, so they do
-/// not see its lock.
+/// `folder`. A lock does not help against other users, because they cannot open a partial file.
 fn is_closed_to_others(folder: &Attributes) -> bool {
     (folder.is_own() || folder.owner == 0)
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
@@ -162,7 +161,6 @@ pub(super) fn is_busy(error: &io::Error) -> bool {
 const PAGE: usize = 4096;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// How to write to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
     /// Whether zero pages may be left as holes.

@@ -170,7 +170,6 @@ impl Drop for PipeFile {
     }
 }
 
-/// Returns a manifest of one file with the default mode.
 fn manifest(place: &Place) -> Result<Arc<Manifest>, Error> {
     let unnamed = || {
         let what = format!("{} names no file", place.shown());

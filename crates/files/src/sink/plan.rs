@@ -372,7 +372,6 @@ impl Sink {
         }
     }
 
-    /// Lets the sender compare an existing file under its final name.
     fn plan_compare(
         &mut self,
         number: u32,
@@ -399,7 +398,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Keeps an empty file of the destination: empty files are equal without a comparison.
+    /// Keeps an empty file: empty files are equal without a comparison.
     fn keep_empty(&mut self, number: u32, walk: &mut Walk) -> io::Result<()> {
         if !self.options.dry_run {
             let basis = Basis::open(&mut self.ground, number)?;
@@ -423,7 +422,6 @@ impl Sink {
         walk.compare.push(Compare { entry, values });
     }
 
-    /// Gives an existing equal file the permissions of the source's file, if the copy keeps them.
     fn repair_mode(&mut self, number: u32, entry: &Entry, found: &Attributes) -> io::Result<()> {
         match self.keep.mode(entry) {
             Some(mode) if mode != found.mode && !self.options.dry_run => {

@@ -70,7 +70,6 @@ impl Sink {
         lost.into_iter().try_for_each(|entry| self.large_failure(entry, error))
     }
 
-    /// Requests a small file again after its sync failed.
     fn rewrite_small(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         self.small.forget(&mut self.ground, entry);
         if !self.restarted.insert(entry) {

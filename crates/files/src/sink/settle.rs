@@ -87,7 +87,6 @@ impl Sink {
         }
     }
 
-    /// Records that a chunk need not arrive, if it was missing.
     pub(super) fn set_needless(&mut self, chunk: u64) {
         if self.needed.remove(chunk) {
             match self.needless.last_mut() {

@@ -69,13 +69,11 @@ pub(super) struct Small {
     new: Bits,
 }
 
-/// A file whose content is completely available.
 pub(super) struct Complete<'a> {
     pub(super) entry: u32,
     pub(super) content: &'a [u8],
 }
 
-/// The result for a file that waited for the sync.
 pub(super) enum Settled {
     /// The file has its final name.
     Named,
@@ -263,8 +261,8 @@ impl Begun {
 }
 
 /// Creates a partial file, after removing an existing one. Either a killed copy has left the
-/// existing file, or another copy is writing it. In the second case the other copy fails. For
-/// entries in `new` there is no existing file.
+/// existing file, or another copy is writing it; then the other copy fails. For entries in `new`
+/// there is no existing file.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];
@@ -373,7 +371,6 @@ mod tests {
 
     const KEEP: Keep = Keep { permissions: false, set_id: false, modified: None };
 
-    /// Returns the destination of `count` files of two bytes on `disk`, each named by its number.
     fn pairs(disk: &crate::store::memory::Disk, count: u32) -> Ground {
         let listed = (0..count).map(|number| crate::Listed {
             path: format!("{number:02}").into_bytes().into(),

@@ -26,7 +26,6 @@ pub(super) struct Need {
     pub(super) files: u64,
 }
 
-/// Checks that the file system of `folder`, at `path`, has space for `need`.
 pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), Error> {
     // If the file system does not report its free space, the copy fails only when the disk is full.
     folder.room().map_or(Ok(()), |room| check_room(room, path, need))

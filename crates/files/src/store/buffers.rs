@@ -247,7 +247,6 @@ struct Handle {
 }
 
 impl Handle {
-    /// Checks that a file may have `len` bytes, and reserves the memory.
     fn make_room(&self, body: &mut Body, len: u64) -> io::Result<()> {
         if len > self.limit.max(JOURNAL) {
             return Err(no_room());

@@ -136,7 +136,6 @@ pub(crate) trait Folder: Debug + Send + Sync {
 
     fn make_folder(&self, name: &[u8], mode: u32) -> io::Result<()>;
 
-    /// Creates the symbolic link `name` to `target`.
     fn make_link(&self, target: &[u8], name: &[u8]) -> io::Result<()>;
 
     fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>>;
@@ -180,7 +179,6 @@ pub(crate) trait Folder: Debug + Send + Sync {
 
     fn sync_file_system(&self) -> io::Result<()>;
 
-    /// Returns the attributes of `name`; `None` if there is no such entry.
     fn look_if_there(&self, name: &[u8]) -> io::Result<Option<Attributes>> {
         match self.look(name) {
             Ok(found) => Ok(Some(found)),
@@ -270,7 +268,6 @@ pub(crate) trait File: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns the bytes from the start of the file, at most `most`.
     fn read_start(&self, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut piece = vec![0; 1 << 16];
@@ -287,7 +284,6 @@ pub(crate) trait File: Debug + Send + Sync {
     }
 }
 
-/// Returns the error for a file or folder that another copy has locked.
 pub(crate) fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
 }

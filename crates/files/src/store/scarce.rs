@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A transfer keeps several kinds of files and folders open. Each kind may use this process's limit
-/// of descriptors divided by this number.
+/// Each kind of files and folders that a transfer keeps open may use this process's limit of
+/// descriptors divided by this number.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();

@@ -30,7 +30,6 @@ const _: fn() = || {
     moves::<Sink>();
 };
 
-/// An entry with the properties that these tests compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
     File { content: blake3::Hash, modified: (i64, i64), executable: bool },

@@ -326,7 +326,6 @@ fn untouched_partial_files_of_this_process_are_resumed() {
     copy.run().unwrap();
 }
 
-/// Resumes the file with `options`; returns the missing chunks after the comparison.
 fn missing_with(ends: &Ends, from: &Path, options: &SinkOptions) -> Vec<u64> {
     let mut copy = Copy::open(source(&[from]), &ambient(&ends.to), options).unwrap();
     copy.compare();

@@ -19,7 +19,6 @@ use crate::store::memory::{Disk, Faults, Rng, Tree};
 /// Bytes that may wait for a sync in these runs.
 const UNSYNCED: u64 = 2 * CHUNK;
 
-/// The maximum number of chunks of a file in these runs.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
 /// Number of attempts with faults; later attempts have none, so that each run ends.
@@ -105,7 +104,6 @@ impl Run {
         }
     }
 
-    /// Copies until everything is complete; returns the number of attempts.
     fn finish(mut self) -> u64 {
         loop {
             self.attempts += 1;

@@ -15,9 +15,7 @@ const WAITING: i64 = 32 << 20;
 /// Traffic received by this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// Bytes that an interface counted.
     pub(super) bytes: u64,
-    /// Packets that an interface counted.
     pub(super) packets: u64,
 }
 

@@ -40,7 +40,6 @@ const DIAG_LEN: usize = 72;
 /// Offset of the received bytes in `struct tcp_info` (linux/tcp.h), which only grows at its end.
 const BYTES_RECEIVED: usize = 128;
 
-/// An interface and its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) name: String,

@@ -41,7 +41,6 @@ pub struct Watch {
     has_reported: bool,
 }
 
-/// Returns the number of the interface used for `peer`.
 pub(crate) fn interface_towards(peer: IpAddr) -> Option<u32> {
     netlink::route_to(peer).ok()
 }

@@ -59,7 +59,6 @@ impl Answers {
 }
 
 impl Budget {
-    /// Returns whether fewer than `limit` answers were spent in this second.
     fn has(&mut self, now: Time, limit: u32) -> bool {
         if now.since(self.since) >= Span::from_secs(1) {
             *self = Budget { since: now, spent: 0 };

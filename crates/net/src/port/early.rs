@@ -61,7 +61,6 @@ pub(super) struct Held {
     pub(super) at: Time,
 }
 
-/// All early datagrams of one flow.
 pub(super) struct HeldFlow {
     from: IpAddr,
     since: Time,
@@ -122,12 +121,10 @@ impl EarlyDatagrams {
         self.addresses.len() < MAX_EXPECTED && expected.count() < MAX_EXPECTED_OF_NETWORK
     }
 
-    /// Returns whether a handshake with `address` is in progress or was completed recently.
     pub(super) fn expects(&self, now: Time, address: IpAddr) -> bool {
         self.addresses.get(&address.to_canonical()).is_some_and(|until| now <= *until)
     }
 
-    /// Expects `flow`, which `address` announced over a session.
     pub(super) fn announce(&mut self, now: Time, flow: FlowId, address: IpAddr) {
         if self.announced.len() < MAX_EXPECTED || self.announced.contains_key(&flow) {
             self.announced.insert(flow, (address, now + EXPECT));
@@ -146,7 +143,6 @@ impl EarlyDatagrams {
         self.unshare(address, cost, holds);
     }
 
-    /// Handles a datagram of a flow that is not registered.
     pub(super) fn offer(
         &mut self,
         now: Time,
@@ -231,7 +227,6 @@ impl EarlyDatagrams {
         }
     }
 
-    /// Removes and returns the early datagrams of `flow`, which is registered now.
     pub(super) fn take(&mut self, flow: FlowId) -> Option<HeldFlow> {
         self.announced.remove(&flow);
         let held = self.flows.remove(&flow)?;
@@ -242,9 +237,8 @@ impl EarlyDatagrams {
         Some(held)
     }
 
-    /// Drops datagrams that were kept for too long, and expired expectations; returns the number
-    /// of dropped datagrams. The count of a flow's drops is kept for [`EXPECT`], or while the
-    /// flow's announcement is valid.
+    /// Drops datagrams that were kept for too long, and expired expectations; returns the number of
+    /// dropped datagrams.
     pub(super) fn expire(&mut self, now: Time) -> u64 {
         if now < self.expiry {
             return 0;
@@ -291,7 +285,6 @@ impl EarlyDatagrams {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
 
-    /// Schedules the next expiry just after `time`, or earlier.
     fn expire_by(&mut self, time: Time) {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }

@@ -102,7 +102,6 @@ impl Search {
         Some((due.size, PacketNumber(self.rounds.len() as u64 - 1)))
     }
 
-    /// Handles the answer to the probe of `size` bytes with this number.
     pub(crate) fn on_answer(&mut self, now: Time, size: u16, number: PacketNumber) {
         let known = self.candidates.iter().any(|c| c.size == size && c.said > 0);
         let round = usize::try_from(number.0).ok().and_then(|round| self.rounds.get(round));

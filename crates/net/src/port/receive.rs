@@ -243,7 +243,6 @@ impl ReceiveLoop {
         inbox.is_full()
     }
 
-    /// Records that everything that arrived before `until` has been read.
     fn hear(&mut self, until: Time) {
         self.heard = self.heard.max(until);
     }

@@ -80,7 +80,6 @@ impl<'a> ScatterCall<'a> {
         self.taken
     }
 
-    /// Returns the bytes of the datagrams that [`ScatterCall::taken`] counts.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.taken * self.spill.stride as u64
     }
@@ -225,7 +224,6 @@ struct Train {
 }
 
 impl Train {
-    /// Returns the length of the datagram for which `place` was planned.
     fn planned(&self, place: &Place) -> usize {
         Header::LEN + place.len + self.tag
     }

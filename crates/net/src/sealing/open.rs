@@ -219,7 +219,6 @@ impl Opener {
         Ok(())
     }
 
-    /// Checks the forgery limit, the flow, the class, and the replay window.
     fn admit(&mut self, header: &Header) -> Result<(), OpenError> {
         if self.is_ended() {
             return Err(OpenError::Ended);
@@ -314,7 +313,6 @@ impl Opener {
     }
 }
 
-/// The location of an epoch's key.
 #[derive(Clone, Copy)]
 enum KeyPlace {
     Current,

@@ -48,7 +48,6 @@ pub(crate) struct Message<'a> {
     pub(crate) bytes: &'a [u8],
     /// The size of each datagram; the last one may be shorter.
     pub(crate) stride: usize,
-    /// When the kernel received the message.
     pub(crate) at: Time,
 }
 
@@ -286,7 +285,6 @@ fn classify(error: io::Error) -> Refusal {
     }
 }
 
-/// Buffers for one receiving system call.
 pub(crate) struct Inbox {
     buffers: [Box<[u8]>; MESSAGES],
     metas: [RecvMeta; MESSAGES],

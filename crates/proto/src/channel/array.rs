@@ -6,7 +6,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// First bytes of the format.
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The header is padded so that the data start at a multiple of this many bytes.
 const ALIGN: usize = 64;

@@ -6,8 +6,7 @@ use alloc::sync::Arc;
 use super::{Log, Message, Mode};
 use crate::share::{Key, Prefix};
 
-/// Maximum lag of a subscriber that gets datagrams, in messages. Older messages come too late to be
-/// useful.
+/// Maximum lag of a subscriber that gets datagrams, in messages.
 const DATAGRAMS: u64 = 256;
 
 /// The next output of a cursor.

@@ -9,7 +9,6 @@ use crate::ranges::RangeSet;
 use crate::time::Time;
 use crate::wire::Loss;
 
-/// Blocks that arrived or were present before.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
     there: RangeSet,

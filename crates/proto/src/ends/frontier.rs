@@ -81,7 +81,6 @@ impl Frontier {
         self.there.count() == self.layout.blocks()
     }
 
-    /// Whether the grant is too small for the next first send.
     pub(crate) fn is_out_of_grant(&self) -> bool {
         self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
     }

@@ -126,7 +126,6 @@ impl ReceivingEnd {
         self.events.pop_front()
     }
 
-    /// The pulse, if one is due.
     pub(crate) fn poll_pulse(&mut self, now: Time) -> Option<(Carrier, Control)> {
         let due = self.pulses.due() <= now;
         due.then(|| {
@@ -177,9 +176,8 @@ pub struct Flows<F> {
     with_events: Few,
 }
 
-/// A set of flows that usually has one member or none. The vector keeps its memory when it is
-/// empty, so an insertion rarely allocates. The lowest id is last, so its removal moves no other
-/// id.
+/// A set of flows that usually has one member or none. The lowest id is last, so its removal moves
+/// no other id.
 #[derive(Default)]
 struct Few(Vec<FlowId>);
 
@@ -245,7 +243,6 @@ impl<F: ReceivingFlow> Flows<F> {
         Some(&mut member.flow)
     }
 
-    /// The flow with the earliest wake-up, if that time has come.
     fn next_due(&self, now: Time) -> Option<FlowId> {
         let (&(at, id), _) = self.wakes.first_key_value()?;
         (at <= now).then_some(id)

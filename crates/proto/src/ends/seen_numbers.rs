@@ -3,7 +3,6 @@
 /// A message counts as a copy if its number is at least this far behind the highest.
 const WINDOW: u64 = 128;
 
-/// The numbers of recent messages that arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeenNumbers {
     /// Highest number, plus one.
@@ -14,7 +13,7 @@ pub(crate) struct SeenNumbers {
 
 impl SeenNumbers {
     /// Records a message; returns whether it is the first with its number. A message far behind the
-    /// newest counts as a copy, and so does the largest possible number, which no honest peer uses.
+    /// newest counts as a copy, and so does the largest possible number.
     pub(crate) fn is_new(&mut self, number: u64) -> bool {
         let Some(next) = number.checked_add(1) else { return false };
         if next > self.next {

@@ -183,12 +183,10 @@ impl SendingEnd {
         self.pacer.spend(now, Bytes::new(bytes + count * self.overhead.get()));
     }
 
-    /// Returns the loss ratio to expect of the next datagrams ([`LossWindow::expected`]).
     pub(crate) fn loss(&self, least: u64) -> Option<Expected> {
         self.loss.expected(least)
     }
 
-    /// Sets the pacer's rate and its maximum number of datagrams in a burst.
     pub(crate) fn pace(&mut self, now: Time, rate: Rate, most: u64) {
         self.pacer.set_rate(now, rate);
         self.pacer.limit_burst(most);
@@ -230,7 +228,7 @@ impl SendingEnd {
     }
 
     /// Opens the circuit breaker if the silence has lasted too long. Returns true if the breaker is
-    /// open or the flow is finished; nothing else is due then.
+    /// open or the flow is finished.
     pub(crate) fn check_breaker(&mut self, now: Time) -> bool {
         if self.is_at_rest() {
             return true;

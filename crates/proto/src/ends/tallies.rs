@@ -20,7 +20,6 @@ pub(crate) struct Tallies {
     skipped: RangeSet,
 }
 
-/// The effect of a run of arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marked {
     /// Blocks that arrived for the first time.

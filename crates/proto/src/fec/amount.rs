@@ -56,7 +56,6 @@ struct Course {
 }
 
 impl Course {
-    /// The state before the first packet.
     fn new(loss: f64) -> Course {
         Course { first: 0, good: vec![1.0 - loss], bad: vec![loss] }
     }

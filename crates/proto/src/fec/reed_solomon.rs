@@ -25,7 +25,6 @@ fn counts(shape: Shape) -> (usize, usize, usize) {
 /// The functions below check their arguments first, so the library refuses only duplicates.
 const CHECKED: &str = "a shape is within the library's limits, and each symbol is checked";
 
-/// See [`super::Encoder`].
 #[derive(Default)]
 pub(super) struct Encoder {
     work: Option<ReedSolomonEncoder>,
@@ -33,7 +32,6 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Appends the repairs of a block to `repairs`.
     pub(super) fn encode<'a>(
         &mut self,
         shape: Shape,
@@ -68,7 +66,6 @@ impl Encoder {
     }
 }
 
-/// See [`super::Decoder`].
 #[derive(Default)]
 pub(super) struct Decoder {
     work: Option<ReedSolomonDecoder>,
@@ -76,7 +73,6 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// See [`super::Decoder::decode`].
     pub(super) fn decode<'a>(
         &mut self,
         shape: Shape,

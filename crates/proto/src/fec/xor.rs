@@ -30,7 +30,6 @@ fn add(sum: &mut [u8], symbol: &[u8]) {
     }
 }
 
-/// What has arrived of a repair and the originals that it covers.
 #[derive(Clone, Copy, Default)]
 struct Group {
     /// Whether the repair has arrived.
@@ -48,7 +47,6 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// See [`super::Decoder::decode`].
     pub(super) fn decode<'a>(
         &mut self,
         shape: Shape,

@@ -23,7 +23,6 @@ use crate::time::{Span, Time};
 /// count as lost together.
 pub(super) const STRETCH: u32 = 256;
 
-/// When a stretch was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sent {
     /// The packet number of the stretch's last datagram.
@@ -160,7 +159,6 @@ impl Circle {
         unacked.count() == 0
     }
 
-    /// Forgets a segment after all of its blocks have arrived.
     pub(super) fn forget(&mut self, segment: u32) {
         if self.open.remove(&segment).is_none() {
             return;

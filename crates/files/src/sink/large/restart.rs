@@ -84,7 +84,6 @@ mod tests {
 
     const SIZE: u64 = 6 * CHUNK;
 
-    /// Begins a file `x` with a hole of two chunks in the folder `top`.
     fn begun(top: &std::path::Path) -> (Ground, Large) {
         let place = Place::Ambient(top.join("x"));
         let kind = Kind::File { size: SIZE, sparse: true, holes: Box::new([1..3]) };
