@@ -31,8 +31,8 @@ const PLACES: [&str; 5] = ["locations", "path", "paths", "host", "url"];
 /// Id of the arguments of `stream send`: an optional source, then the URL.
 const SOURCE_AND_URL: &str = "places";
 
-/// Subcommands that, with `--json`, also write an `error` event if they refuse their command line
-/// or configuration.
+/// With `--json`, these subcommands write an `error` event if they refuse their command line or
+/// configuration.
 const WITH_EVENTS: [&str; 6] = ["cp", "sync", "ls", "probe", "doctor", "serve"];
 
 #[derive(Subcommand)]
@@ -66,12 +66,11 @@ enum SubcommandArgs {
 
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    // clap's own `help` refuses a third word, such as `gtp` in `help cp gtp`.
+    // clap's own `help` refuses a third word, as in `help cp gtp`.
     if let Some(status) = help::answer(&argv) {
         return status;
     }
-    // Parse without configuration first: the error of a wrong flag, and `--help`, must not depend
-    // on the configuration.
+    // The error of a wrong flag, and `--help`, must not depend on the configuration.
     let own = match Cli::command().try_get_matches_from(&argv) {
         Ok(own) => own,
         Err(error) => return refuse(error, &argv),
@@ -85,8 +84,7 @@ pub(crate) fn run() -> u8 {
             return exit::fail(&error);
         }
     };
-    // The flags of the settings are inserted after the innermost subcommand, such as `get` in
-    // `longhaul share get`.
+    // The settings go after the innermost subcommand, such as `get` in `longhaul share get`.
     let at = 1 + depth(&own);
     let mut words = argv.clone();
     words.splice(at..at, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
@@ -130,7 +128,6 @@ pub(crate) fn run() -> u8 {
     }
 }
 
-/// The matches of the innermost subcommand.
 fn leaf(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| leaf(inner))
 }
@@ -141,7 +138,6 @@ fn depth(matches: &ArgMatches) -> usize {
 
 fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     let Some(section) = own.subcommand_name() else { return Ok(Vec::new()) };
-    // `cp` and `sync` share a section.
     let section = if section == "sync" { "cp" } else { section };
     let matches = leaf(own);
     let places = PLACES.iter().filter_map(|id| matches.try_get_many::<Location>(id).ok()?);
@@ -164,7 +160,7 @@ fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     config::load(&Cli::command(), wanted)
 }
 
-/// Prints the parser's error or the requested help; returns the exit status.
+/// Returns the exit status.
 fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     let subcommand = argv.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let error = habits::explain(error, subcommand);
@@ -175,15 +171,14 @@ fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     error.exit()
 }
 
-/// Whether a refused command line must be reported as an event, as with `longhaul cp --json`.
+/// Whether the error must be an event, as with `longhaul cp --json`.
 fn wants_events(argv: &[OsString]) -> bool {
     let mut words = argv.iter().skip(1).take_while(|word| *word != "--");
     let has_events = |word: &OsString| WITH_EVENTS.iter().any(|name| word == name);
     words.next().is_some_and(has_events) && words.any(|word| word == "--json")
 }
 
-/// Converts the parser's error: its first line and the names of missing arguments become the error,
-/// and its tips become the advice.
+/// The first line and the names of missing arguments become the error, the tips its advice.
 fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

@@ -72,8 +72,7 @@ fn parse_range(text: &str) -> Result<Part, String> {
 }
 
 impl Part {
-    /// The byte range in a file of `size` bytes. `None` if the range would start after the end of
-    /// the file.
+    /// `None` if the range would start after the end of a file of `size` bytes.
     fn of(&self, size: u64) -> Option<Range<u64>> {
         let range = match *self {
             Part::Between(first, end) => first..end.min(size),
@@ -140,8 +139,8 @@ fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Res
     Ok(())
 }
 
-/// Returns the ranges to request when the file is opened, before its size is known; `None` if a
-/// range counts from the end of the file.
+/// The ranges to request before the size is known; `None` if a range counts from the end of the
+/// file.
 fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     if parts.is_empty() {
         return Some(vec![Range { start: 0, end: u64::MAX }]);
@@ -154,7 +153,7 @@ fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     parts.iter().map(range).collect()
 }
 
-/// Returns the requested ranges, cut at the end of `file`.
+/// The requested ranges, cut at the end of `file`.
 fn ranges(args: &CatArgs, file: &RemoteFile, path: &Location) -> Result<Vec<Range<u64>>, Error> {
     let size = file.len();
     if args.range.is_empty() {

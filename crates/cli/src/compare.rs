@@ -49,7 +49,7 @@ protocols take turns, so that a change of the path affects all of them.";
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 #[command(group = clap::ArgGroup::new("where").required(true).args(["host", "scenario"]))]
 pub(crate) struct CompareArgs {
-    // Not a doc comment: rustdoc reads brackets as links.
+    // rustdoc would read the brackets of a doc comment as links.
     #[arg(value_name = "HOST", value_parser = parse_host)]
     #[arg(help = "A server, lh://HOST[:PORT][/PATH], or an ssh host, [USER@]HOST[:PATH]")]
     host: Option<Location>,
@@ -92,7 +92,6 @@ pub(crate) struct CompareArgs {
     html: Option<PathBuf>,
 }
 
-/// The texts around the table and the plot.
 struct Setting {
     /// Host or scenario, size, number of runs.
     title: String,
@@ -124,7 +123,7 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
         }
     }
     if let Some(file) = &args.html {
-        // Fail now if the page cannot be written, not after hours of runs.
+        // Fails now if the page cannot be written, not after hours of runs.
         let there = fs::OpenOptions::new().append(true).create(true).open(file);
         there.map_err(|error| unwritten(file, &error))?;
     }
@@ -145,7 +144,7 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// The requested protocols; by default those of `candidate::all`, without `tcp:auto`.
+/// The requested protocols, by default those of `candidate::all`.
 fn candidates(args: &CompareArgs) -> Result<Vec<Candidate>, Error> {
     if args.protocols.is_empty() {
         return Ok(candidate::all());

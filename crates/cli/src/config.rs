@@ -1,9 +1,9 @@
-//! Defaults from `config.toml`. Each subcommand with defaults has a section; its keys are the
-//! subcommand's long flags. A section `[host.NAME]` applies to commands that connect to NAME.
+//! Defaults from `config.toml`. The keys of a section are the long flags of its subcommand. A
+//! section `[host.NAME]` applies to commands that connect to NAME.
 //!
-//! A setting becomes a flag in front of the user's own flags (a list becomes several flags, and
-//! `false` becomes none). So the user's flags override the section of a host, and the section of a
-//! host overrides the section of the subcommand. The user's file overrides the system's.
+//! A setting becomes a flag in front of the user's own flags. So the user's flags override the
+//! section of a host, which overrides the section of the subcommand. The user's file overrides the
+//! system's.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ pub(crate) const SECTIONS: [&str; 2] = ["cp", "serve"];
 
 /// The section with one subsection per host.
 const HOST: &str = "host";
-/// A key that only `[host.NAME]` has. VALUE becomes `--server-id=NAME=VALUE`.
+/// Only `[host.NAME]` has this key. VALUE becomes `--server-id=NAME=VALUE`.
 const PIN: &str = "server-id";
 
 /// Keys of `[host.NAME]` that say how to reach the host.
@@ -34,7 +34,7 @@ const REACH: [&str; 6] = ["rsh", "remote-path", "data-port", "ports", PIN, "acce
 /// Flags that cannot be defaults: flags for one run, and `server-id`, which only `[host.NAME]` has.
 const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "server-id", "once"];
 
-/// The environment variable that overrides the folder of configuration, identity and known servers.
+/// This variable overrides the folder of configuration, identity and known servers.
 const FOLDER_VARIABLE: &str = "LONGHAUL_CONFIG_DIR";
 const PATH_FILE: &str = "paths";
 const SYSTEM_FOLDER: &str = "/etc/longhaul";
@@ -42,7 +42,6 @@ const FILE: &str = "config.toml";
 /// Permission bits that let others write.
 const WRITABLE: u32 = 0o022;
 
-/// A default from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// The long flag, without dashes.
@@ -57,7 +56,7 @@ pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
     settings.iter().any(|setting| setting.key == flag)
 }
 
-/// Selects the settings of a command from the files.
+/// Selects the settings of a command.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) section: &'a str,
@@ -66,7 +65,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) is_given: &'a dyn Fn(&str) -> bool,
     /// Whether the subcommand has this flag.
     pub(crate) has_flag: &'a dyn Fn(&str) -> bool,
-    /// The pins of the command line: ids that servers must have.
+    /// Pins of the command line: ids that servers must have.
     pub(crate) pins: &'a [ServerPin],
 }
 
@@ -76,15 +75,14 @@ impl Wanted<'_> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
 
-    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes every key, another
-    /// subcommand only the keys that say how to reach the host and that it has as flags.
+    /// `cp` takes every key. Another subcommand takes only the keys that say how to reach the host
+    /// and that it has as flags.
     fn has_key(&self, key: &str) -> bool {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
 
-    /// Whether a `setting` of `[host.NAME]` applies to `host`. A pin (the id that a server must
-    /// have) applies only to a server. The pin does not apply if the command line has one for this
-    /// server or for all servers.
+    /// Whether `setting` applies to `host`. A pin (the id that a server must have) applies only to
+    /// a server, unless the command line has a pin for it.
     fn takes(&self, setting: &Setting, host: &Location) -> bool {
         let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };
         let is_for_it = |pin: &ServerPin| pin.server.is_none() || pin.names(host, *port);
@@ -92,7 +90,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns the names by which `[host.NAME]` selects a location.
+/// Names by which `[host.NAME]` selects a location.
 pub(crate) fn names(place: &Location) -> Vec<String> {
     match place {
         Location::Ssh { destination, .. } => {
@@ -118,14 +116,12 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// The folder of this user's sockets (`XDG_RUNTIME_DIR`), if it exists. No other host shares this
-/// folder.
+/// The folder of this user's sockets (`XDG_RUNTIME_DIR`). No other host shares it.
 pub(crate) fn runtime_folder() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
     base.runtime_dir().filter(|folder| folder.is_dir())
 }
 
-/// The file of remembered network paths.
 pub(crate) fn path_file() -> Result<PathBuf, Error> {
     let is_named = env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty());
     let state = match is_named {
@@ -138,8 +134,7 @@ pub(crate) fn path_file() -> Result<PathBuf, Error> {
     }
 }
 
-/// Reads a configuration file. Refuses a file that others can change, as ssh does, because the
-/// settings name programs and pins.
+/// Refuses a file that others can change, as ssh does: the settings name programs and pins.
 fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     let mut opened = File::open(file)?;
     let found = opened.metadata()?;
@@ -162,8 +157,7 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     Ok(Ok(text))
 }
 
-/// Returns the `wanted` defaults, each key except `server-id` once. `root` defines the valid keys
-/// and values.
+/// Returns each key except `server-id` once. `root` defines the valid keys and values.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
@@ -196,8 +190,7 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
     read_all.merge(wanted)
 }
 
-/// Settings from files: `general` from the section of the subcommand, and `hosts` from the sections
-/// `[host.NAME]`, each with its NAME.
+/// Settings of the subcommand's section, and of sections `[host.NAME]` with their NAME.
 #[derive(Debug, Default)]
 struct Read {
     general: Vec<Setting>,
@@ -262,7 +255,7 @@ fn read(root: &Command, file: &Path, text: &str, wanted: Wanted<'_>) -> Result<R
     Ok(settings)
 }
 
-/// Reads the settings of `[host.NAME]` for wanted hosts, and checks the others too.
+/// Reads the settings of wanted hosts, and checks the others too.
 fn read_hosts(
     place: &Place<'_>,
     value: &Spanned<DeValue<'_>>,
@@ -291,7 +284,7 @@ fn read_hosts(
     Ok(())
 }
 
-/// The file that is parsed, and the command line that defines its keys.
+/// The parsed file, and the command line that defines its keys.
 struct Place<'a> {
     root: &'a Command,
     file: &'a Path,
@@ -319,7 +312,7 @@ impl Place<'_> {
         }
     }
 
-    /// Parses a key in the section `title`, whose keys are the flags of the subcommand `section`.
+    /// Parses a key in the section `title`. The keys are the flags of the subcommand `section`.
     fn setting(
         &self,
         title: &str,

@@ -33,8 +33,7 @@ pub(crate) fn columns() -> Option<u16> {
 static LOST: AtomicBool = AtomicBool::new(false);
 /// Whether the reader of stdout has closed its pipe.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Cancels a command that only writes to stdout, as soon as the reader of stdout closes its pipe or
-/// a write fails.
+/// Cancels a command that only writes to stdout.
 static VIEW: OnceLock<CancelHandle> = OnceLock::new();
 
 /// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and
@@ -43,15 +42,14 @@ pub(crate) fn out(line: impl Display) {
     print(|stdout| writeln!(stdout, "{line}"));
 }
 
-/// Prints a complete text to stdout, like [`out`].
+/// Prints a text to stdout, like [`out`].
 pub(crate) fn out_whole(text: &[u8]) {
     print(|stdout| stdout.write_all(text));
 }
 
 fn print(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) {
     let mut stdout = io::stdout().lock();
-    // After a failed write, a command that only writes to stdout is being cancelled. If a later
-    // write succeeded, a reader could not see that earlier output is missing.
+    // If a later write succeeded, a reader could not see that earlier output is missing.
     if has_lost() && VIEW.get().is_some() {
         return;
     }
@@ -64,13 +62,12 @@ pub(crate) fn has_lost() -> bool {
 }
 
 /// Cancels the command as soon as the reader of stdout closes its pipe, even if there is nothing to
-/// write, or when a write to stdout fails. For commands that only write to stdout;
-/// [`crate::exit::of_view`] returns their exit status.
+/// write, or when a write to stdout fails. [`crate::exit::of_view`] returns the exit status.
 pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
     let _ = VIEW.set(cancel.clone());
     let wait = || {
         let stdout = io::stdout();
-        // Without requested events, poll returns only when the other end of the pipe is closed.
+        // Poll then returns only when the other end of the pipe is closed.
         let mut pipe = [PollFd::new(&stdout, PollFlags::empty())];
         while poll(&mut pipe, None) == Err(Errno::INTR) {}
         if pipe[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
@@ -116,7 +113,7 @@ pub(crate) fn warn(line: impl Display) {
 }
 
 pub(crate) fn error(error: &Error) {
-    // Escapes control characters, because the text may come from a peer.
+    // The text may come from a peer.
     let said = plain::text(&error.to_string());
     note(format_args!("{} {said}", paint("longhaul:", "1;31")));
 }

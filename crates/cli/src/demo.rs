@@ -1,5 +1,5 @@
 //! `longhaul demo`: kills a copy on this host half-way, runs it again, and compares both trees.
-//! Then longhaul races the kernel's TCP over an emulated long path, if this host can emulate one.
+//! Then longhaul races the kernel's TCP over an emulated long path.
 
 mod child;
 #[cfg(target_os = "linux")]
@@ -23,11 +23,11 @@ use crate::{console, exit, signals};
 use child::{Copy, Half, Here, Server};
 use table::DemoOutcome;
 
-/// Seed of the tree's content, the same on every host.
+/// The tree's content is the same on every host.
 const SEED: u64 = 7717;
-/// Duration of an uninterrupted copy, long enough to kill it half-way.
+/// Long enough to kill the copy half-way.
 const COPY_TAKES: Span = Span::from_secs(6);
-/// Disk space for the race's file and its copy.
+/// Space for the race's file and its copy.
 const CONTEST: Bytes = Bytes::new(400_000_000);
 const LEAST: Bytes = Bytes::new(20_000_000);
 
@@ -48,7 +48,7 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> u8 {
-    // Creates the emulated path before the first thread starts; see `contest::track`.
+    // Before the first thread starts; see `contest::track`.
     #[cfg(target_os = "linux")]
     let track = contest::track();
     let cancel = CancelHandle::default();
@@ -103,7 +103,7 @@ fn demonstrate(args: &DemoArgs, place: &Path, cancel: &CancelHandle) -> Result<(
     judge(&outcome, made.files)
 }
 
-/// The copy of the tree, as the user would type it after `longhaul`.
+/// The copy as the user would type it after `longhaul`.
 fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     vec![
         "cp".into(),

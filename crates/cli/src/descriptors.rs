@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard limit. The low soft limit protects programs that use
-/// `select`; longhaul does not use `select`.
+/// Raises the soft limit to the hard limit. The low soft limit protects programs that use `select`;
+/// longhaul does not use it.
 pub(crate) fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -114,7 +114,7 @@ struct Finding {
 }
 
 impl Finding {
-    /// Makes a finding; drops `mend` if the grade is `Ok`.
+    /// Drops `mend` if the grade is `Ok`.
     fn new(
         name: &'static str,
         grade: Grade,
@@ -126,7 +126,6 @@ impl Finding {
     }
 }
 
-/// The wanted performance of this host.
 #[derive(Clone, Copy, Debug)]
 struct Want {
     rate: Rate,
@@ -158,8 +157,7 @@ pub(crate) fn run(args: &DoctorArgs) -> u8 {
     }
 }
 
-/// Runs the checks in order. Returns the worst grade, and the reason if a server's ports could not
-/// be tested.
+/// Returns the worst grade, and the reason if a server's ports could not be tested.
 fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let rate = args.rate.unwrap_or(USUAL_RATE);
     let want = Want { rate, rtt: args.rtt, is_asked: args.rate.is_some() };

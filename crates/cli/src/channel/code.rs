@@ -1,4 +1,4 @@
-//! The values of `longhaul channel --code`: the codes that restore lost messages.
+//! The values of `longhaul channel --code`.
 
 use longhaul::ChannelCode;
 

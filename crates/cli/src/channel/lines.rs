@@ -1,5 +1,4 @@
-//! Output of `longhaul channel`: messages on stdout and reports on stderr; with `--json`, both as
-//! JSON lines on stdout.
+//! Output of `longhaul channel`.
 
 use std::cell::Cell;
 use std::fmt::Write;

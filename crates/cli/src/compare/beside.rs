@@ -1,5 +1,5 @@
-//! Measures how a copy and one TCP connection share a real path. The two start together in a
-//! separate run, and are measured until one of them ends.
+//! Measures how a copy and one TCP connection share a real path. The two start together, and are
+//! measured until one of them ends.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use super::course::Course;
 use super::runs::Shares;
 use crate::error::{Error, ErrorKind};
 
-/// Note below a table with shares.
 pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one TCP connection, \
                                and TCP's share of the sum. Both start together and are measured \
                                until one of them ends, in a separate run that writes nothing. \
@@ -18,7 +17,7 @@ pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one 
 
 /// Goodputs of `copy` and of one concurrent TCP connection.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
-    // The receiver writes nothing, because both copies have the same destination path.
+    // The receiver writes nothing: both copies have the same destination path.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);
     let tcp = ours.clone().protocol(Protocol::Tcp { streams: 1 }).rate(None);
     let (course, beside) = (Arc::new(Course::new()), Arc::new(Course::new()));

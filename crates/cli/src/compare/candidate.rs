@@ -8,7 +8,7 @@ use longhaul_proto::registry::{self, Row};
 
 use crate::cp::MOST_STREAMS;
 
-/// Name of the candidate that tries several numbers of TCP connections.
+/// This candidate tries several numbers of TCP connections.
 const TRIED: &str = "tcp:auto";
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Candidate {
     TcpTried,
 }
 
-/// Every protocol, TCP with one connection, and TCP with a copy's default number of connections.
+/// Every protocol, and TCP with one connection and with a copy's default number.
 pub(super) fn all() -> Vec<Candidate> {
     let rows = registry::all().iter().map(Candidate::Registry);
     rows.chain([1, TCP_STREAMS].map(|streams| Candidate::Tcp { streams })).collect()

@@ -1,4 +1,4 @@
-//! Runs on a real path: successive copies of a file of random bytes to another host.
+//! Copies of a file of random bytes to another host.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -21,15 +21,14 @@ use crate::error::{Error, ErrorKind, event_in_flags};
 use crate::progress::Meter;
 use crate::{console, report, signals, trust};
 
-/// Default size of the object.
 const SIZE: Bytes = Bytes::new(300_000_000);
-/// Memory limit of a copy, the default of `cp --memory`.
+/// The default of `cp --memory`.
 const MEMORY: Bytes = Bytes::mebi(512);
 /// A run without progress for this long has failed.
 const STALL: Duration = Duration::from_secs(60);
 const PIECE: usize = 1 << 20;
 
-/// Copies to `host` with each candidate in turn, `--repeat` times.
+/// Takes the candidates in turn, `--repeat` times.
 pub(super) fn run(
     args: &CompareArgs,
     host: &Location,
@@ -47,8 +46,7 @@ pub(super) fn run(
     for turn in 1..=args.repeat {
         for candidate in candidates {
             if runs.is_empty() || args.write {
-                // With `--write` each run has new content, because a copy skips a file that is
-                // already there.
+                // A copy skips a file that is already there, so each run needs new content.
                 fill(&object, size, runs.len() as u64, &cancel)?;
             }
             let watch = Watch::new(&cancel);
@@ -125,7 +123,7 @@ fn request(
         .rate(args.rate)
         .receive(if args.write { Receive::Naive } else { Receive::Fake })
         .memory(MEMORY)
-        // No retries: the time of an interrupted run would not be comparable.
+        // The time of an interrupted run would not be comparable.
         .retry_for(Duration::ZERO)
         .stall(STALL)
         .reach(args.reach.options()))
@@ -205,7 +203,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     }
 }
 
-/// Records the progress of a run over time, and shows the progress on a terminal.
+/// Records the progress of a run over time.
 struct Watch {
     cancel: CancelHandle,
     cpu_before: Span,
@@ -224,12 +222,12 @@ impl Watch {
         })
     }
 
-    /// Locks the meter. A poisoned lock only means that a thread panicked while it drew the bar.
+    /// A poisoned lock only means that a thread panicked while it drew the bar.
     fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the progress bar. Returns the rates between the samples: seconds since start, Mbit/s.
+    /// Returns the rates between the samples: seconds since start, Mbit/s.
     fn ended(&self) -> Vec<(f64, f64)> {
         self.with(Meter::finish);
         self.course.rates()

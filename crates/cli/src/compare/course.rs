@@ -22,7 +22,7 @@ impl Course {
         self.with(|points| points.push((at, bytes)));
     }
 
-    /// Records the end of the copy, and returns the copy's duration in seconds.
+    /// Returns the copy's duration in seconds.
     pub(super) fn done(&self, summary: &Summary) -> f64 {
         let end = summary.elapsed.as_secs_f64();
         self.with(|points| {
@@ -43,13 +43,13 @@ impl Course {
         self.with(|points| rates(points))
     }
 
-    /// Locks the samples. Uses a poisoned lock too: the samples stay valid if a thread panics.
+    /// The samples stay valid if a thread panics.
     fn with<T>(&self, act: impl FnOnce(&mut Vec<(f64, u64)>) -> T) -> T {
         act(&mut self.points.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The number of bytes copied until `time`, interpolated linearly; constant after the last sample.
+/// Bytes copied until `time`, interpolated linearly; constant after the last sample.
 fn at(points: &[(f64, u64)], time: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for (at, bytes) in points {
@@ -63,7 +63,7 @@ fn at(points: &[(f64, u64)], time: f64) -> f64 {
     before.1
 }
 
-/// Mbit/s between neighbouring samples, each at the time of the later sample.
+/// Mbit/s between neighbouring samples, each at the time of the later one.
 fn rates(points: &[(f64, u64)]) -> Vec<(f64, f64)> {
     let apart = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rate = |pair: &[(f64, u64)]| {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn rates_are_averages_between_samples() {
-        // The second and third samples have the same time; the fourth has fewer bytes.
+        // Two samples have the same time; the last has fewer bytes.
         let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
         assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
         assert!(rates(&[]).is_empty());

@@ -1,5 +1,4 @@
-//! The output of `compare --json`: one object for each run, then the summary. `compare` itself adds
-//! the error if it fails.
+//! The output of `compare --json`, except the error.
 
 use serde_json::{Map, Value, json};
 
@@ -56,7 +55,7 @@ fn standing(standing: &Standing) -> Value {
     Value::Object(value)
 }
 
-/// Adds the fields that runs and medians share. A field is null if it was not measured.
+/// A field is null if it was not measured.
 fn common(
     value: &mut Map<String, Value>,
     counts: Option<Counts>,

@@ -1,4 +1,4 @@
-//! The report of a comparison: one self-contained HTML page for light and dark mode.
+//! The report of a comparison: one self-contained HTML page.
 
 use longhaul_experiments::plot::{Axis, Origin, Plot, PlotError, Series};
 
@@ -6,7 +6,7 @@ use super::Setting;
 use super::runs::{self, Run, Standing};
 use super::table;
 
-/// Styles for light and dark mode. The plot has a white background in both.
+/// The plot has a white background in both modes.
 const STYLE: &str = "\
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem;

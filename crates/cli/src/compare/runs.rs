@@ -1,4 +1,4 @@
-//! Results of single runs, and medians over a candidate's successful runs.
+//! Results of single runs, and medians over a candidate's runs.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -9,7 +9,7 @@ pub(super) struct Run {
     pub(super) candidate: Candidate,
     /// Number of the run among the candidate's runs, from 1.
     pub(super) turn: u32,
-    /// The seed of a simulated run.
+    /// Seed of a simulated run.
     pub(super) seed: Option<u64>,
     pub(super) end: Result<Measured, String>,
 }
@@ -20,45 +20,45 @@ pub(super) struct Measured {
     /// Time until the object was complete.
     pub(super) took: Span,
     pub(super) goodput: Rate,
-    /// Lost and repeated data; `None` for the kernel's TCP if the kernel does not report them.
+    /// `None` for the kernel's TCP if the kernel reports nothing.
     pub(super) counts: Option<Counts>,
-    /// CPU time; `None` for a simulated run.
+    /// `None` for a simulated run.
     pub(super) cpu: Option<Cpu>,
-    /// Goodputs of a copy and a concurrent TCP flow, if the comparison measures them.
+    /// Only if the comparison measures it.
     pub(super) beside_tcp: Option<Shares>,
     /// Rates of arrival: seconds since the start, Mbit/s.
     pub(super) rates: Vec<(f64, f64)>,
 }
 
-/// Lost and repeated data; for the kernel's TCP only the repeated data are known.
+/// For the kernel's TCP only repeated data are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Repeated blocks as a share of the object's blocks; for TCP, repeated segments as a share of
+    /// Repeated blocks as a share of the object's blocks. For TCP: repeated segments as a share of
     /// the segments sent for the first time.
     pub(super) waste: f64,
-    /// Number of blocks sent again; for TCP, number of segments sent again.
+    /// Blocks sent again; for TCP, segments.
     pub(super) retransmitted: f64,
-    /// Number of sent datagrams that did not arrive.
+    /// Sent datagrams that did not arrive.
     pub(super) path_lost: Option<f64>,
-    /// Number of blocks that were missing, each counted once.
+    /// Missing blocks, each counted once.
     pub(super) blocks_lost: Option<f64>,
-    /// Number of losses reported to the sender; each report of a block counts.
+    /// Losses reported to the sender; each report of a block counts.
     pub(super) reported_lost: Option<f64>,
-    /// Number of arrived blocks that the receiver already had.
+    /// Arrived blocks that the receiver already had.
     pub(super) duplicates: Option<f64>,
 }
 
-/// CPU time on both hosts, in seconds per GB of the object.
+/// CPU time in seconds per GB of the object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cpu {
-    /// CPU time of this process.
+    /// Of this process.
     pub(super) here: f64,
-    /// CPU time of the other host's threads that receive and write, if that host reports it.
+    /// Of the other host's threads that receive and write, if the host reports it.
     pub(super) there: Option<f64>,
 }
 
-/// Goodput of a copy and of a concurrent TCP flow, from their common start. In a simulation the
-/// measurement ends with the copy, on a real path with the flow that ends first.
+/// Goodputs from the common start of a copy and a TCP flow. In a simulation the measurement ends
+/// with the copy, on a real path with the flow that ends first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shares {
     pub(super) copy: Rate,
@@ -73,16 +73,15 @@ impl Shares {
     }
 }
 
-/// Summary of all runs of one candidate.
 pub(super) struct Standing {
     pub(super) candidate: Candidate,
     pub(super) runs: usize,
     pub(super) failed: usize,
-    /// Medians of the successful runs; `None` if no run succeeded.
+    /// `None` if no run succeeded.
     pub(super) figures: Option<Figures>,
 }
 
-/// Medians over runs, and the lowest and the highest goodput.
+/// Medians over the successful runs, and the lowest and the highest goodput.
 pub(super) struct Figures {
     pub(super) goodput: Rate,
     pub(super) least: Rate,
@@ -92,7 +91,7 @@ pub(super) struct Figures {
     pub(super) beside_tcp: Option<Shares>,
 }
 
-/// Summarises the runs of each candidate, in the order of the candidates.
+/// One standing for each candidate, in their order.
 pub(super) fn standings(candidates: &[Candidate], runs: &[Run]) -> Vec<Standing> {
     candidates.iter().map(|candidate| standing(*candidate, runs)).collect()
 }
@@ -124,8 +123,7 @@ fn figures(ended: &[&Measured]) -> Option<Figures> {
     });
     let here = median(ended.iter().filter_map(|one| one.cpu.map(|cpu| cpu.here)));
     let there = median(ended.iter().filter_map(|one| one.cpu.and_then(|cpu| cpu.there)));
-    // The goodputs of a copy and of the TCP flow next to it belong together, so both are taken from
-    // the run with the median share.
+    // Both goodputs are from the run with the median share.
     let mut shares: Vec<Shares> = ended.iter().filter_map(|one| one.beside_tcp).collect();
     shares.sort_by(|a, b| a.of_tcp().total_cmp(&b.of_tcp()));
     Some(Figures {
@@ -138,7 +136,7 @@ fn figures(ended: &[&Measured]) -> Option<Figures> {
     })
 }
 
-/// The median; for an even number, the mean of the two middle values.
+/// For an even number, the mean of the two middle values.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -147,8 +145,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
 }
 
-/// Returns the run with the median goodput, for the plot; for an even number of runs, the faster of
-/// the two middle runs.
+/// The run with the median goodput; for an even number of runs, the faster of the two middle runs.
 pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
     let its = runs.iter().filter(|run| run.candidate == candidate);
     let mut ended: Vec<&Measured> = its.filter_map(|run| run.end.as_ref().ok()).collect();
@@ -160,7 +157,7 @@ pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
 pub(super) mod tests {
     use super::*;
 
-    /// A run at `mbps` Mbit/s; a failed run if `mbps` is `None`.
+    /// A run at `mbps` Mbit/s; a failed run for `None`.
     pub(crate) fn example(name: &str, turn: u32, mbps: Option<u64>) -> Run {
         let end = mbps.ok_or_else(|| "the path <broke>".to_owned()).map(|mbps| Measured {
             bytes: Bytes::new(1_000_000),
@@ -177,7 +174,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_standing_has_the_median_and_the_range_of_finished_runs() {
-        // Mbit/s of five runs, of which one failed. The median is the mean of 20 and 30.
+        // Mbit/s; the median is the mean of 20 and 30.
         let goodputs = [Some(90), None, Some(10), Some(20), Some(30)];
         let runs: Vec<Run> = goodputs.iter().map(|mbps| example("rbudp", 1, *mbps)).collect();
         let standings = standings(&super::super::candidate::all(), &runs);

@@ -1,4 +1,4 @@
-//! Runs in virtual time: each candidate carries the first flow of a scenario.
+//! Runs in virtual time: a candidate carries the first flow of a scenario.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,8 +27,8 @@ struct Case {
     scenario: Scenario,
 }
 
-/// Runs the scenario of `file` with each candidate, `--repeat` times. Each repetition has a
-/// new seed, the same for all candidates.
+/// Runs each candidate `--repeat` times. Each repetition has a new seed, the same for all
+/// candidates.
 pub(super) fn run(
     args: &CompareArgs,
     file: &Path,
@@ -60,7 +60,7 @@ pub(super) fn run(
     Ok((setting(args, &base), runs))
 }
 
-/// Checks the scenario of `file`, and applies the flags that concern all candidates.
+/// Checks the scenario, and applies the flags that concern all candidates.
 fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<Scenario, Error> {
     let file = file.display();
     let Some(first) = scenario.flows.first_mut() else {
@@ -83,7 +83,7 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
     Ok(scenario)
 }
 
-/// Replaces the flow's protocol with the candidate, and keeps all settings that still apply.
+/// The flow `from`, carried by the candidate, with all settings that still apply.
 fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<Traffic, Error> {
     Ok(match (candidate, from) {
         (Candidate::Registry(row), Traffic::Protocol(transfer)) => {
@@ -114,7 +114,7 @@ fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<T
     })
 }
 
-/// Adds a CUBIC flow with the same start and route as the copy.
+/// Adds a CUBIC flow with the start and the route of the copy.
 fn beside_tcp(scenario: &Scenario) -> Scenario {
     let mut scenario = scenario.clone();
     let copy = &scenario.flows[0];
@@ -160,7 +160,7 @@ fn measured(
     beside_tcp: Option<Shares>,
 ) -> Measured {
     let accounts = &flow.accounts;
-    // TCP's hosts do not know how many segments did not arrive, but the simulated network does.
+    // TCP's hosts do not know how many segments were lost, but the simulated network does.
     let path_lost = match candidate {
         Candidate::Registry(_) => accounts.path_lost,
         Candidate::Tcp { .. } | Candidate::TcpTried => accounts.dropped,
@@ -187,20 +187,17 @@ fn measured(
     }
 }
 
-/// Goodputs of the copy and of the concurrent TCP flow until the copy's end; `None` if the copy did
-/// not end within the time limit.
+/// Goodputs until the copy's end; `None` if the copy did not end within the time limit.
 fn shares(outcome: &SimOutcome) -> Option<Shares> {
     let (copy, tcp) = (outcome.flows.first()?, outcome.flows.last()?);
     let finished = copy.finished?;
-    // Other flows of the scenario may continue after the copy, so the TCP flow's last sample may be
-    // too late.
+    // Other flows may continue after the copy, so the TCP flow's last sample may be too late.
     let then = tcp.series.iter().find(|point| point.at >= finished);
     let rate = then.map_or(tcp.goodput, |point| point.delivered / point.at.since(tcp.started));
     Some(Shares { copy: copy.goodput, tcp: rate })
 }
 
-/// Reduces the points for the plot: replaces each group of neighbours by their mean, at the time of
-/// the group's last point.
+/// Replaces each group of neighbours by their mean, at the time of the group's last point.
 fn thinned(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let together = rates.len().div_ceil(POINTS).max(1);
     let mean = |points: &[(f64, f64)]| {
@@ -251,7 +248,7 @@ mod tests {
 
     #[test]
     fn thinning_averages_neighbours_and_keeps_the_time_of_the_last_point() {
-        // 600 points become 150: each is the mean of four points, with the rates 0 to 3.
+        // 600 points become 150, each the mean of four points with the rates 0 to 3.
         let rates: Vec<(f64, f64)> = (1..=600).map(|n| (f64::from(n), f64::from(n % 4))).collect();
         let thin = thinned(&rates);
         assert_eq!((thin.len(), thin[149].0), (150, 600.0));

@@ -1,11 +1,10 @@
-//! The table of results, with one line for each candidate; its cells go into text and HTML.
+//! The table of results, with one line for each candidate.
 
 use super::Setting;
 use super::runs::{Counts, Figures, Standing};
 use crate::console::bold;
 use crate::table;
 
-/// Explains the values of the table and its columns of losses.
 pub(super) const COUNTED: &str = "Medians of the successful runs. Lost on the way: datagrams that \
     did not arrive. Found missing: missing blocks, once each. Reported: losses reported to the \
     sender, repeats included.";
@@ -57,7 +56,7 @@ fn count(figures: &Figures, get: fn(&Counts) -> Option<f64>) -> Option<String> {
     figures.counts.as_ref().and_then(get).map(|count| format!("{count:.0}"))
 }
 
-/// The cells, with headings first, without empty columns.
+/// The cells with headings first, without empty columns.
 pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
     let cell = |column: &Column, standing: &Standing| {
         standing.figures.as_ref().and_then(|figures| (column.cell)(figures))

@@ -1,4 +1,4 @@
-//! The list of `--files-from`: the paths within the source folder that are copied.
+//! The list of `--files-from`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 /// Maximum size of a list, in bytes.
 const MAX_LIST: u64 = 16 << 20;
 
-/// The source folder of the list, with a slash at the end, so the copy takes its contents.
+/// The source folder with a slash at the end, so the copy takes its contents.
 pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
     let [source] = sources else {
         let what = "--files-from lists paths of one folder, but there are several sources";
@@ -22,9 +22,8 @@ pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
     Ok(source.clone().contents())
 }
 
-/// Reads the paths of `list` as filters. A path ends with a zero byte if `zeros` is set, otherwise
-/// with a line end. With `ends_empty`, an empty path ends a list on standard input, which stays
-/// open.
+/// A path ends with a zero byte if `zeros` is set, otherwise with a line end. With `ends_empty`, an
+/// empty path ends a list on standard input, which stays open.
 pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());
@@ -43,14 +42,14 @@ pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Fil
         return Err(wrong(ErrorKind::Usage, "it is longer than 16 MiB"));
     }
     let paths = paths(&text, zeros).map_err(|why| wrong(ErrorKind::Usage, &why))?;
-    // An empty list would mean no filter, so everything would be copied.
+    // Without a filter, everything would be copied.
     if paths.is_empty() {
         return Err(wrong(ErrorKind::Usage, "it is empty"));
     }
     Ok(paths.into_iter().map(Filter::Only).collect())
 }
 
-/// Reads zero-terminated paths, up to an empty path.
+/// Reads zero-terminated paths, up to an empty one.
 fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize> {
     let mut all = 0;
     loop {
@@ -62,8 +61,8 @@ fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize
     }
 }
 
-/// Parses the paths of a list; removes `.` components and surplus slashes. Skips empty paths and,
-/// unless `zeros` is set, comments (lines that begin with `#` or `;`).
+/// Removes `.` components and surplus slashes. Skips empty paths and, unless `zeros` is set,
+/// comments (lines that begin with `#` or `;`).
 fn paths(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
     let end = if zeros { 0 } else { b'\n' };
     let mut paths = Vec::new();

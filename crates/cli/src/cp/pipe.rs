@@ -1,7 +1,5 @@
-//! A pipe as the source or destination of a copy: `-` is standard input or output, with content of
-//! any length.
-//!
-//! Each received chunk is verified before it is written to standard output.
+//! A pipe as the source or destination of a copy: `-` is standard input or output. Each received
+//! chunk is verified before it is written.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -12,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Error, ErrorKind};
 
-/// Bytes that a writable pipe accepts without blocking (pipe(7)).
+/// A writable pipe accepts this many bytes without blocking (pipe(7)).
 const PIPE_BUF: usize = 4096;
 /// Poll interval for cancellation while the pipe is idle.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -29,7 +27,6 @@ pub(super) fn is_pipe(location: &Location) -> bool {
     matches!(location, Location::Local(path) if path.as_os_str() == "-")
 }
 
-/// Returns the pipe of a copy, if its source or destination is a pipe.
 pub(super) fn of(sources: &[Location], destination: &Location) -> Result<Option<Pipe>, Error> {
     let is_out = is_pipe(destination);
     if !is_out && !sources.iter().any(is_pipe) {
@@ -67,8 +64,7 @@ impl Pipe {
         }
     }
 
-    /// Makes the pipe the source or destination of `copy`. Cancelling `cancel` ends any wait for
-    /// the pipe.
+    /// Cancelling `cancel` ends any wait for the pipe.
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),
@@ -80,7 +76,7 @@ impl Pipe {
         }
     }
 
-    /// Replaces the library's advice to run the same call again, because a pipe cannot resume.
+    /// A pipe cannot resume, so the library's advice to run the same call again would be wrong.
     pub(super) fn explain(error: Error, cancel: &CancelHandle) -> Error {
         let error = match error.kind {
             // The pipe may report the cancellation before the copy does.
@@ -116,7 +112,7 @@ impl<W: AsFd> Write for Output<W> {
     }
 }
 
-/// Waits until the pipe is ready to be read or written. Fails when `cancel` is cancelled.
+/// Waits until the pipe is ready. Fails when `cancel` is cancelled.
 fn wait(pipe: impl AsFd, ready: PollFlags, cancel: &CancelHandle) -> io::Result<()> {
     loop {
         if cancel.is_cancelled() {
@@ -139,7 +135,7 @@ struct Input<R> {
 impl<R: AsFd> Read for Input<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         wait(&self.input, PollFlags::IN, &self.cancel)?;
-        // Reads the descriptor directly, because poll does not see data that std has buffered.
+        // Poll does not see data that std has buffered.
         Ok(rustix::io::read(&self.input, buf)?)
     }
 }

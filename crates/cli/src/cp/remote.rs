@@ -1,5 +1,5 @@
-//! A copy between two other hosts. This host reaches one of them by ssh and starts the copy there;
-//! the data go directly between the two. This host shows the events, and can end the copy.
+//! A copy between two other hosts. This host starts it on one of them by ssh, shows the events, and
+//! can end the copy. The data go directly between the two.
 
 mod command;
 mod parse;
@@ -22,33 +22,33 @@ use crate::screen::Screen;
 
 /// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time for a cancelled copy to end on the other host. After this time, this host kills ssh.
+/// Time for a cancelled copy to end on the other host. Then this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
-/// Longest line in bytes that is read from the other host; the rest of a longer line is dropped.
+/// Limit of a line in bytes; the rest of a longer line is dropped.
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
-/// Limit of [`Run::noise`] in characters.
+/// Limit of [`Run::noise`], in characters.
 const MAX_NOISE: usize = 500;
 
-/// Output of the ssh that reaches the other host.
+/// A line of ssh's output.
 enum Line {
     Out(Vec<u8>),
     Err(Vec<u8>),
 }
 
-/// The copy that runs on the other host.
+/// The copy on the other host.
 struct Run<'a> {
     plan: &'a Plan,
     screen: &'a Screen,
     cancel: &'a CancelHandle,
     began: bool,
-    /// Output of ssh and of the other host, except events; for error messages.
+    /// Output of ssh and of the other host except events, for error messages.
     noise: String,
     last: Option<Result<(Summary, String), Error>>,
 }
 
-/// Runs the copy to its end. Returns the summary and its line for `--json`.
+/// Returns the summary and its line for `--json`.
 pub(super) fn run(
     plan: &Plan,
     screen: &Arc<Screen>,
@@ -79,7 +79,7 @@ fn start(plan: &Plan) -> Result<Child, Error> {
     })
 }
 
-/// Starts a thread that sends the lines of `from` to [`Run::follow`].
+/// A thread sends the lines of `from` to [`Run::follow`].
 fn forward(
     from: Option<impl Read + Send + 'static>,
     line: fn(Vec<u8>) -> Line,
@@ -99,8 +99,7 @@ fn forward(
     started.map(drop).map_err(|error| local(format!("cannot start a thread: {error}")))
 }
 
-/// Reads the next line without its line end, truncated if it is too long; `None` at the end of
-/// `from`.
+/// Reads a line without its line end, truncated if it is too long.
 fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     let read = from.by_ref().take(MAX_LINE).read_until(b'\n', &mut text)?;
@@ -112,13 +111,13 @@ fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((read > 0).then_some(text))
 }
 
-/// Starts a thread that sends the list of `--files-from` and its end mark. The thread then hands
-/// the open pipe to the returned receiver, because closing the pipe cancels the copy.
+/// Starts a thread that sends the list of `--files-from`. The thread then hands over the open pipe,
+/// because closing the pipe cancels the copy.
 fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let list = list.to_owned();
     thread::spawn(move || {
-        // If a write fails, ssh has ended, and its end is reported.
+        // A failed write means that ssh has ended. Its end is reported.
         let _ = stdin.write_all(&list).and_then(|()| stdin.flush());
         let _ = sender.send(stdin);
     });
@@ -127,8 +126,7 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
 
 impl Run<'_> {
     /// Shows events until the other host's output ends. When the user cancels, drops `stdin`, so
-    /// that the copy on the other host ends. If the output goes on for longer than [`ENDING`] after
-    /// that, kills ssh.
+    /// that the other host's copy ends. After [`ENDING`], kills ssh.
     fn follow(
         &mut self,
         lines: &Receiver<Line>,
@@ -155,7 +153,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles a line of the other host's standard output: an event, or output of its shell.
+    /// Handles an event, or output of the other host's shell.
     fn output(&mut self, line: &[u8]) {
         let value: Value = serde_json::from_slice(line).unwrap_or_default();
         let Some(name) = value["event"].as_str().map(str::to_owned) else {

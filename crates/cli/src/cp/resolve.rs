@@ -32,12 +32,12 @@ pub(crate) const TCP: &str = "tcp";
 const LOCAL: &str = "local";
 /// Protocol name in the events of a copy from an HTTP server.
 const HTTP: &str = "http";
-/// Maximum number of bytes read from a token file.
+/// Limit of a token file, in bytes.
 const MOST_TOKEN: u64 = 16 << 10;
 
-/// Names for `--cipher`, which [`cipher`] parses.
+/// Names for `--cipher`.
 pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305", "none"];
-/// Names for `--receive`, which [`receive`] parses.
+/// Names for `--receive`.
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
@@ -63,12 +63,11 @@ pub(super) struct Prepared {
     pub(super) request: CopyRequest,
     pub(super) sources: Vec<Location>,
     pub(super) destination: Location,
-    /// The protocol's name in events: a name for `--protocol`, or [`LOCAL`] or [`HTTP`].
+    /// A name for `--protocol`, or [`LOCAL`] or [`HTTP`].
     pub(super) protocol: &'static str,
     pub(super) pipe: Option<Pipe>,
 }
 
-/// Builds the client, with path memory unless `--no-path-memory` is given.
 fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
     let client = args.reach.client(places, move |server| screen.trusts(server))?;
     Ok(match args.no_path_memory {
@@ -186,8 +185,8 @@ pub(super) fn remote(
     Ok(Some(plan))
 }
 
-/// Applies rsync's trailing-slash rule to `sync`: `folder` is copied into the destination under its
-/// name, and the contents of `folder/` are copied without this name.
+/// Applies rsync's trailing-slash rule: `folder` is copied into the destination under its name, the
+/// contents of `folder/` without it.
 fn mirrored(
     sources: &[Location],
     destination: Location,
@@ -250,7 +249,6 @@ fn shown_protocol(
     }
 }
 
-/// Replaces each pattern with the matching names on its host.
 fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Location>, Error> {
     // No signal handler is installed yet, so a signal ends the process.
     let cancel = &CancelHandle::default();
@@ -273,7 +271,7 @@ fn check_replicas(args: &CopyArgs, sources: &[Location]) -> Result<(), Error> {
     }
 }
 
-/// Returns the source or destination that is a pipe, and refuses flags that a pipe cannot have.
+/// Refuses flags that a pipe cannot have.
 fn pipe(
     args: &CopyArgs,
     sources: &[Location],
@@ -337,7 +335,7 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
     Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
-/// Splits the locations into sources and destination; refuses a mix of local and remote sources.
+/// Splits the locations into sources and destination. Refuses a mix of local and remote sources.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
         let what = "the sources are given without a destination";
@@ -379,7 +377,6 @@ fn is_http(sources: &[Location]) -> bool {
     sources.iter().any(|source| matches!(source, Location::Http { .. }))
 }
 
-/// The name of the protocol: the user's choice, or the default for HTTP, one host or several hosts.
 fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     match &args.protocol {
         Some(name) => name,
@@ -410,10 +407,10 @@ fn source_settings(
     known.iter().map(|n| settings(args, protocol, Of::Source(n), &is_default)).collect()
 }
 
-/// Identifies the host of a location; `None` for this host and for HTTP servers.
+/// The host of a location; `None` for this host and for HTTP servers.
 fn host(location: &Location) -> Option<(&str, u16)> {
     match location {
-        // ssh gets port 0, so that ssh and a server on one host count as two hosts.
+        // Port 0, so that ssh and a server on one host count as two hosts.
         Location::Ssh { destination, .. } => Some((destination, 0)),
         Location::Daemon { host, port, .. } => Some((host, *port)),
         _ => None,
@@ -436,7 +433,7 @@ fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, 
     Ok(filters)
 }
 
-/// Reads the token of `--token-file`; errors do not contain the token.
+/// Reads the token. Errors do not contain it.
 fn token(file: &Path) -> Result<String, Error> {
     let mut text = String::new();
     let read =
@@ -494,8 +491,8 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
-/// Returns the protocol's settings for `source`. A configuration file, unlike the command line, may
-/// also have settings of other protocols.
+/// The protocol's settings for `source`. A configuration file, unlike the command line, may also
+/// have settings of other protocols.
 fn settings(
     args: &CopyArgs,
     protocol: &str,

@@ -1,4 +1,4 @@
-//! The demo's child processes: a server, and copies to this server. Each child runs this binary.
+//! The demo's child processes: a server, and copies to it. Each runs this binary.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -17,26 +17,23 @@ use serde_json::Value;
 use super::interrupted;
 use crate::exit;
 
-/// The environment variable that names a child's configuration folder, which holds its identity.
+/// Names a child's configuration folder, which holds its identity.
 pub(super) const CONFIG_DIR: &str = "LONGHAUL_CONFIG_DIR";
 /// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time for a server on loopback to start.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Time for a server to stop.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Progress of a copy when it was killed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Half {
-    /// Bytes copied, from the copy's last progress report.
+    /// From the copy's last progress report.
     pub(super) bytes: u64,
-    /// Bytes of the tree.
     pub(super) total_bytes: u64,
 }
 
 impl Half {
-    /// Parses a line of a copy's output; `None` if the line is no progress report.
+    /// `None` if the line is no progress report.
     fn of(line: &str) -> Option<Half> {
         let event: Value = serde_json::from_str(line).ok()?;
         let number = |name: &str| event[name].as_u64().unwrap_or_default();
@@ -45,7 +42,6 @@ impl Half {
     }
 }
 
-/// Fields of a copy's summary.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Finished {
     /// Bytes of the tree.
@@ -63,9 +59,8 @@ pub(super) struct Finished {
     pub(super) seconds: f64,
 }
 
-/// Host of a child process.
 pub(super) trait Stage {
-    /// Starts this binary on the host, with the configuration folder `config` and a piped stdout.
+    /// `config` is the configuration folder. Stdout is piped.
     fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child>;
 }
 
@@ -107,7 +102,7 @@ pub(super) struct Copy<'a> {
     pub(super) words: Vec<String>,
 }
 
-/// Creates an identity in the folder `config` and returns its id.
+/// Creates an identity in the folder `config`, and returns its id.
 pub(super) fn id(config: &Path) -> Result<String, Error> {
     let spawned = Here.spawn(config, &["id".to_owned()]);
     let output = spawned.and_then(Child::wait_with_output);
@@ -142,14 +137,13 @@ impl Server {
         }
     }
 
-    /// Asks the child to end and waits; kills it after the deadline.
+    /// Asks the child to end, and kills it after the deadline.
     pub(super) fn end(self) {
         let pid = i32::try_from(self.child.0.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + ENDS_WITHIN;
-        // The child's stdout closes when the child has ended.
         while let Ok(Some(_)) = next(&self.lines, &CancelHandle::default(), Some(deadline)) {}
     }
 }
@@ -169,7 +163,7 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs the copy to its end. Calls `report` with the copied bytes of each progress report.
+    /// Calls `report` with the copied bytes of each progress report.
     pub(super) fn to_the_end(
         &self,
         cancel: &CancelHandle,
@@ -220,7 +214,7 @@ fn lines(stdout: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-/// Reads the next line; `None` when the child closes its stdout, or at the deadline.
+/// `None` when the child closes its stdout, or at the deadline.
 fn next(
     lines: &Receiver<String>,
     cancel: &CancelHandle,
@@ -276,7 +270,6 @@ fn failed(name: &str, why: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// Prints its first word instead of running longhaul.
     struct Printed;
 
     impl Stage for Printed {

@@ -1,5 +1,5 @@
-//! The race: transfers of equal size over an emulated long path. The kernel's TCP sends bytes from
-//! memory, with one stream and with eight; then longhaul copies a file. A lap is one transfer.
+//! The race over an emulated long path: the kernel's TCP with one stream and with eight, then
+//! longhaul. A lap is one transfer.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -39,7 +39,7 @@ struct Lap {
     name: &'static str,
     took: Span,
     bytes: Bytes,
-    /// Why the measurement is invalid; `None` if it is valid.
+    /// Why the measurement is invalid.
     invalid: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Stage for OnHost<'_> {
     }
 }
 
-/// Creates the path. The first call must come before the first thread starts: without root the
+/// Creates the path. The first call must come before the first thread starts. Without root the
 /// process enters a user namespace, which the kernel permits only to a process with one thread.
 pub(super) fn track() -> Track {
     let loss = LossRatio::new(LOSS).expect("a share");
@@ -62,8 +62,7 @@ pub(super) fn track() -> Track {
     Emulation::start(EmulationSpec::pair(link.clone(), link))
 }
 
-/// Runs the race with its files in the folder `place`, and prints the table of all laps. The first
-/// lap uses the path `track`.
+/// The race's files are in the folder `place`. The first lap uses the path `track`.
 pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     step(&format!(
         "sends {SIZE} by TCP and by longhaul over an emulated path: {RATE}, {RTT}, {:.1} % loss \
@@ -83,7 +82,7 @@ pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Resu
     Ok(())
 }
 
-/// Creates a new path, because the emulator's counters must cover one lap only.
+/// A new path, because the emulator's counters must cover one lap only.
 fn again() -> Result<Emulation, Error> {
     track().map_err(|error| emulating(&error))
 }
@@ -150,7 +149,7 @@ fn by_longhaul(
     Ok(Lap { name: "longhaul", took, bytes: SIZE, invalid: invalid(&track)? })
 }
 
-/// Writes random bytes to a file, because no link can compress them.
+/// Writes random bytes, because no link can compress them.
 fn random_file(path: &Path) -> io::Result<()> {
     let mut random = File::open("/dev/urandom")?.take(SIZE.get());
     io::copy(&mut random, &mut File::create(path)?).map(drop)
@@ -241,8 +240,8 @@ mod tests {
 
     use super::*;
 
-    /// A terminal in memory: its lines, and the line of the cursor. Text after a full line
-    /// continues in the next one.
+    /// The terminal's lines, and the line of the cursor. Text after a full line continues in the
+    /// next one.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<(Vec<String>, usize)>>);
 

@@ -1,5 +1,4 @@
-//! A realistic tree: many small files in folders, some large ones, and special cases (an empty
-//! file, an empty folder, a link, a name beyond ASCII).
+//! A realistic tree: many small files in folders, some large ones, and special cases.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -30,7 +29,7 @@ impl fmt::Display for Made {
     }
 }
 
-/// Creates a tree of about `size` at `root`, determined by the seed.
+/// Creates a tree of about `size` bytes, determined by the seed.
 pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -> io::Result<Made> {
     let mut maker = Maker { made: Made::default(), noise: Random::new(seed), cancel };
     fs::create_dir(root)?;

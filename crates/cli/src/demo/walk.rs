@@ -1,5 +1,4 @@
-//! Compares two trees by names, types, permissions, link targets and every byte, independently of
-//! the code that copies.
+//! Compares two trees by names, types, permissions, link targets and every byte.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

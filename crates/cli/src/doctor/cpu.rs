@@ -13,7 +13,6 @@ use super::{Finding, Grade, Want};
 
 /// Bytes of a block that fits into an Ethernet packet.
 const BLOCK: usize = 1_440;
-/// Duration of the measurement.
 const TIME: Duration = Duration::from_millis(100);
 /// Blocks between two readings of the clock.
 const BATCH: usize = 64;

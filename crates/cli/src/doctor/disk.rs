@@ -1,4 +1,4 @@
-//! Checks the disk: writes, syncs and reads back a file of limited size.
+//! Checks the disk: writes, syncs and reads back a file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -29,7 +29,7 @@ pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
         let what = format!("{shown} cannot be written: {error}");
         vec![Finding::new("disk-write", Grade::Bad, what, "name another folder with --dir")]
     };
-    // Saturating, because a file system may report any numbers.
+    // Saturates, because a file system may report any numbers.
     match statvfs(folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)) {
         Ok(free) if free < MOST + SPARE => {
             let free = Bytes::new(free);
@@ -91,8 +91,8 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     Ok((writing, rate(read, began.elapsed())))
 }
 
-/// Makes each block of a piece differ from all other blocks of the file, because some disks
-/// deduplicate equal blocks. `at` is the place of the piece in the file.
+/// Makes each block of the file unique, because some disks deduplicate. `at` is the place of the
+/// piece in the file.
 fn stamp(piece: &mut [u8], at: u64) {
     for (block, nth) in piece.chunks_exact_mut(BLOCK).zip(0u64..) {
         block[..8].copy_from_slice(&(at + nth).to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Checks the kernel: socket buffers, UDP offloads, the clock, the needs of the emulator.
+//! Checks socket buffers, UDP offloads, the clock, and what the emulator needs.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,13 +10,13 @@ use longhaul_proto::units::Bytes;
 
 use super::{Finding, Grade, Want};
 
-/// The socket buffer must hold the data that arrive while the receiving thread waits this long: the
-/// first time for the grade `Ok`, the second for `Warn`.
+/// The socket buffer must hold the data that arrive in this time: the first for the grade `Ok`, the
+/// second for `Warn`.
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
 /// Size that a sending socket requests.
 const SEND_BUFFER: u64 = 4 << 20;
-/// Largest buffer of a connection. The kernel counts a buffer's bytes in a signed number of 32
-/// bits, and the largest TCP window is half of this (RFC 7323, section 2.3).
+/// Largest buffer of a connection. The kernel counts its bytes in a signed number of 32 bits, and
+/// the largest TCP window is half of this (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
 /// Reading the clock takes longer than this if the kernel asks a device instead of the processor.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
@@ -29,7 +29,6 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
     findings
 }
 
-/// Parses the numbers in a kernel file.
 fn numbers(file: &str) -> Option<Vec<u64>> {
     let text = fs::read_to_string(file).ok()?;
     text.split_whitespace().map(|word| word.parse().ok()).collect()
@@ -97,8 +96,8 @@ fn send_buffer(most: &[u64]) -> Finding {
     Finding::new("udp-send", grade, what, mend)
 }
 
-/// Checks the kernel's TCP buffers. A connection's window is at most half its buffer. A small
-/// buffer is only a warning, because longhaul uses TCP only if UDP is blocked or the user chose it.
+/// A connection's window is at most half its buffer. A small buffer is only a warning: longhaul
+/// uses TCP only if UDP is blocked or the user chose it.
 fn tcp(want: Want) -> Vec<Finding> {
     let look = |name: &'static str, key: &str| {
         let limits = numbers(&format!("/proc/sys/net/ipv4/{key}"))?;
@@ -107,8 +106,7 @@ fn tcp(want: Want) -> Vec<Finding> {
     [look("tcp-receive", "tcp_rmem"), look("tcp-send", "tcp_wmem")].into_iter().flatten().collect()
 }
 
-/// Grades the maximum size of a buffer. `limits` are its minimum, default and maximum; `None` if
-/// `limits` has another length.
+/// Grades the maximum of `limits`: the minimum, default and maximum size of a buffer.
 fn tcp_buffer(want: Want, name: &'static str, key: &str, limits: &[u64]) -> Option<Finding> {
     let [least, usual, most] = *limits else { return None };
     let needed = want.bdp().get().saturating_mul(2);
@@ -192,7 +190,7 @@ fn mend_namespaces() -> Vec<String> {
 
 /// Returns the command that makes the TUN device usable after opening it failed with `error`: it
 /// loads the kernel module, or gives all users access, as udev does. `None` for other errors, such
-/// as those of a container that forbids the device.
+/// as those of a container.
 #[cfg(target_os = "linux")]
 fn mend_tun(error: &std::io::Error) -> Option<String> {
     use rustix::io::Errno;
@@ -221,8 +219,8 @@ mod tests {
     fn a_receive_buffer_is_judged_by_the_rate() {
         let rtt = Span::from_millis(100);
         let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
-        // The kernel grants 106,496 bytes. At 300 Mbit/s 188 kB arrive in 5 ms (the limit for
-        // `Ok`), and 75 kB in 2 ms (for `Warn`).
+        // The kernel grants 106,496 bytes. At 300 Mbit/s 188 kB arrive in 5 ms (`Ok`), and 75 kB in
+        // 2 ms (`Warn`).
         assert_eq!(receive_buffer(want(1), 106_496, None).grade, Grade::Ok);
         assert_eq!(receive_buffer(want(300), 106_496, None).grade, Grade::Warn);
         let bad = receive_buffer(want(1_000), 106_496, Some(212_992));

@@ -1,4 +1,4 @@
-//! Chooses which of two other hosts runs a copy, and builds its command.
+//! Chooses the host that runs a copy between two other hosts, and builds its command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,10 +11,10 @@ use longhaul::{Filter, Location};
 
 use crate::error::{Error, ErrorKind};
 
-/// The flag that makes the other host's copy end when its standard input ends.
+/// With this flag the copy ends when its standard input ends.
 pub(super) const WATCH: &str = "--watch-stdin";
-/// Longest command in bytes: the other host's shell gets the command as one argument, which Linux
-/// limits to 128 KiB.
+/// Longest command in bytes. The other host's shell gets it as one argument, which Linux limits to
+/// 128 KiB.
 const MAX_COMMAND: usize = 120_000;
 
 /// Flags that only this host needs, or that the plan writes itself.
@@ -97,9 +97,8 @@ fn host(location: &Location) -> Option<&str> {
 }
 
 impl Plan {
-    /// Completes the command with the words of `ssh`, the path of longhaul on the other host, the
-    /// flags of `matches`, and `verbose` times `-v` (at most twice). `filters` replace the flags
-    /// for globs and lists of files, because some of these flags name files on this host.
+    /// Completes the command. `verbose` is the number of `-v`. `filters` replace the flags for
+    /// globs and lists of files, because some of these flags name files on this host.
     pub(in crate::cp) fn complete(
         &mut self,
         subcommand: &str,
@@ -158,7 +157,7 @@ impl Plan {
                 text
             }
             Location::Daemon { path, .. } => {
-                // Everything before the path is kept as the user wrote it.
+                // The part before the path stays as the user wrote it.
                 let mut text = OsString::from(location.with_path("".into()).to_string());
                 text.push(path);
                 text
@@ -197,8 +196,8 @@ fn bracketed(destination: &str) -> String {
     if host.contains(':') { format!("{user}[{host}]") } else { destination.to_owned() }
 }
 
-/// Rewrites the path of an ssh location as a local path: absolute, or relative to the home folder.
-/// The result is never read as a remote location, a pipe or a flag.
+/// The path of an ssh location as a local path: absolute, or relative to the home folder. The
+/// result is never read as a remote location, a pipe or a flag.
 fn below_home(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes();
     let bytes = match bytes {
@@ -214,8 +213,8 @@ fn below_home(path: &Path) -> OsString {
     OsString::from_vec([prefix, bytes].concat())
 }
 
-/// Returns the flags that the user or a configuration file set, as words of a command, except
-/// [`NOT_FORWARDED`] and the flags for which `is_idle` is true.
+/// Flags from the user or a configuration file, except [`NOT_FORWARDED`] and those for which
+/// `is_idle` is true.
 fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> {
     let mut words = Vec::new();
     // clap names a group of flags after its struct, so the id starts with a capital.
@@ -237,8 +236,7 @@ fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> 
     words
 }
 
-/// Returns the word for a glob filter; `None` for sizes, whose flags are forwarded, and for listed
-/// paths.
+/// The word for a glob filter; `None` for sizes, whose flags are forwarded, and for listed paths.
 fn filter(filter: &Filter) -> Option<OsString> {
     match filter {
         Filter::Exclude(glob) => Some(format!("--exclude={glob}").into()),
@@ -247,8 +245,8 @@ fn filter(filter: &Filter) -> Option<OsString> {
     }
 }
 
-/// The zero-terminated paths of `--files-from`, with an empty path at the end; empty if there is no
-/// list.
+/// The paths of `--files-from`, zero-terminated, with an empty path at the end; empty if there is
+/// no list.
 fn list(filters: &[Filter]) -> Vec<u8> {
     let mut list = Vec::new();
     for filter in filters {

@@ -271,7 +271,6 @@ mod tests {
         serde_json::from_str(line).unwrap()
     }
 
-    /// The debug output of a line's event.
     fn back(line: &str) -> String {
         event(&read(line)).map_or("nothing".to_owned(), |event| format!("{event:?}"))
     }

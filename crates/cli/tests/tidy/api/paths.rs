@@ -16,7 +16,10 @@ pub(super) struct Module {
 pub(super) enum Use {
     /// All of a module.
     Glob(Vec<String>),
-    Name { path: Vec<String>, alias: String },
+    Name {
+        path: Vec<String>,
+        alias: String,
+    },
 }
 
 impl Module {
