@@ -43,13 +43,8 @@ The last column has the first of these reasons that applies, or "unexplained".
 - **CPU**: sender, receiver and emulator together used over {BUSY:.0%} of the machine's cores, so the
   result describes the machine.
 
-Where Linux differs from the RFCs, the model follows Linux (`crates/testbed/src/tcp`), because these
-differences changed the results here. Windows are whole segments. After a loss, the window is reduced
-from its own value, not from the data in flight. CUBIC calculates how many acknowledged segments increase
-the window by one. It evaluates its curve at most once a tick (4 ms), and not at all for 32 ms while the
-window is unchanged. So on a path of 1 to 10 ms the window is constant for many round trips after each loss (with
-RFC 9438 it would grow). CUBIC's estimate of Reno's window always grows by 0.53 segments a round trip.
-HyStart's train of acknowledgements may be half a millisecond longer than half the least round trip.
+Where Linux differs from the RFCs, the model follows Linux: `crates/testbed/src/tcp/mod.rs` lists these
+rules.
 
 The model follows the known laws: NewReno's mean window is within a quarter of the square-root law, and
 CUBIC's is within a quarter of CUBIC's response function at 100 ms (`cargo test -p longhaul-testbed

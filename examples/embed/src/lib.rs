@@ -4,9 +4,8 @@ use std::thread;
 
 use longhaul::{Client, Error, Identity, Server, Trust, access_list, blocking};
 
-/// Starts a server of rooms that allows `count` clients, as `longhaul reflect --allow
-/// ID,channel=rw` does, and runs `work` for each client on a separate thread. `work` gets the
-/// client's number, the client, and the server's URL.
+/// Starts a server of rooms that allows `count` clients, and runs `work` for each client on a
+/// separate thread. `work` gets the client's number, the client, and the server's URL.
 ///
 /// # Errors
 /// Returns the first error of a client, or the error of a server that cannot start.
