@@ -106,7 +106,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for PlotE
 }
 
 impl Axis {
-    /// A linear axis; see [`Scale::Linear`].
+    /// A linear axis.
     pub fn linear(label: &str) -> Axis {
         Axis { label: label.into(), scale: Scale::Linear }
     }

@@ -168,7 +168,6 @@ mod tests {
             let mut count = begun.lock().unwrap();
             *count += 1;
             another.notify_all();
-            // The first runs wait until every core has a run.
             let long = Duration::from_secs(120);
             let left = another.wait_timeout_while(count, long, |count| *count < cores);
             assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");

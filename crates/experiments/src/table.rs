@@ -33,8 +33,7 @@ pub struct Row {
     pub quantity: Quantity,
     /// The paper's value, if it gives one.
     pub published: Option<Published>,
-    /// Whether an input of the run was derived from the published value, so that agreement proves
-    /// nothing.
+    /// Whether an input of the run was derived from the published value.
     pub fitted: bool,
     /// An equation's prediction for this case.
     pub model: Option<f64>,
@@ -203,7 +202,6 @@ impl Row {
             },
             Column::Emulated => write(self.emulated),
             Column::FromSimulated => match (self.emulated, self.simulated) {
-                // From the rounded values, so that a page read back gives the same result.
                 (Some(real), Some(ours)) => unit.difference(rounded(unit, real), ours),
                 _ => String::new(),
             },

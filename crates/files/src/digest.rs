@@ -134,7 +134,6 @@ impl StreamRoot {
 
     /// Merges the value of chunk `next - 1`, because chunk `next` has arrived.
     fn merge(&mut self, mut value: Digest) {
-        // With this value, `next` chunks are merged.
         for _ in 0..self.next.trailing_zeros() {
             let Some(left) = self.subtrees.pop() else { break };
             value = merge_subtrees_non_root(&left, &value, Mode::Hash);

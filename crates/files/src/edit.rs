@@ -62,7 +62,6 @@ impl NewFile {
         let partial = names::unique(&name);
         let file = folder.create(&partial, 0o666)?;
         let new = NewFile { folder, name, partial: Some(partial), file, written: 0 };
-        // A replaced file keeps its mode.
         if let Some(mode) = mode {
             new.file.set_mode(mode)?;
         }
@@ -248,7 +247,6 @@ mod tests {
         assert!(rename(&at(top, "out/kept"), &at(top, "kept")).is_err());
         assert!(NewFile::begin(&at(top, "folder")).is_err());
         assert!(rename(&at(top, "folder"), &at(top, "folder/in")).is_err());
-        // The link is removed, its target remains.
         remove(&at(top, "folder")).unwrap();
         remove(&at(top, "out")).unwrap();
         assert_eq!(names(outside.path()), ["kept"]);

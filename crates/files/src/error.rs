@@ -16,8 +16,7 @@ pub enum FileErrorKind {
     Unfinished,
 }
 
-/// The suggested action for an [`Error`]. The texts of `Recursive` and `FileOrMeasure` name no
-/// flag, because flags belong to the caller.
+/// The suggested action for an [`Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// A sentence without a full stop.

@@ -77,7 +77,7 @@ pub struct Failure {
     pub path: Vec<u8>,
     /// The reason, as a sentence without a full stop.
     pub reason: String,
-    /// Whether the source file changed while it was read. Another walk finds the new version.
+    /// Whether the source file changed while it was read.
     pub changed: bool,
 }
 

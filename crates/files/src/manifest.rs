@@ -27,8 +27,7 @@ pub(crate) use self::wire::encode_unchecked;
 
 pub(crate) const MAX_ENTRIES: u64 = 10_000_000;
 
-/// Maximum bytes of an object, including padding. A copy keeps data about each chunk in memory, and
-/// a peer may announce any size.
+/// Maximum bytes of an object, including padding.
 pub const MAX_OBJECT: u64 = 1 << 50;
 
 /// Maximum length of a path and of a link target, in bytes.
@@ -256,7 +255,6 @@ pub struct Manifest {
     shape: Shape,
     folder_mode: Option<u32>,
     entries: Vec<Entry>,
-    /// The names of all entries, one after the other.
     names: Vec<u8>,
 }
 

@@ -205,8 +205,7 @@ impl ChunkValues {
     }
 
     /// Forgets the values of the file with this device and inode. Until the result is dropped, no
-    /// values of the file are cached, because the change time may be the same before and after a
-    /// quick change.
+    /// values of the file are cached.
     pub fn forget(self: &Arc<Self>, identity: (u64, u64)) -> Uncached {
         let mut kept = self.kept();
         kept.values.retain(|(stamp, _), _| stamp.identity != identity);

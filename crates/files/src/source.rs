@@ -272,8 +272,8 @@ impl Source {
 
     /// Returns which chunks of a file have the values that the receiver found.
     ///
-    /// `values` has numbers of chunks within the file, also for a small file. A peer may have sent
-    /// any numbers; a chunk outside of the file does not match.
+    /// `values` has numbers of chunks within the file, also for a small file; a chunk outside of
+    /// the file does not match.
     pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
         let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
         let size = size.unwrap_or(0);
@@ -315,8 +315,8 @@ impl Source {
         *bytes += failure.bytes();
         match memory.hold(*bytes) {
             Ok(()) => self.failures.push(failure),
-            // This read, or after a comparison the next one, returns the error. So the zeros in
-            // place of this file's data are never sent.
+            // `read_chunk` and `read_within` return this error, so the zeros in place of this
+            // file's data are never sent.
             Err(error) => self.refused = Some(error),
         }
     }

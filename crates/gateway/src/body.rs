@@ -45,7 +45,6 @@ impl Pieces {
 
     /// Ends the body and marks it as complete.
     pub(crate) async fn end(&self) {
-        // The client may have disconnected.
         let _ = self.0.send(Ok(None)).await;
     }
 }

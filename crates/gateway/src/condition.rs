@@ -43,7 +43,6 @@ pub(crate) fn at(seconds: i64) -> Option<SystemTime> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
-    /// Continue.
     Holds,
     /// The client has this version: status 304.
     NotModified,

@@ -7,7 +7,6 @@ const MOST: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The whole file.
     Whole,
     /// Non-empty ranges.
     Ranges(Vec<Range<u64>>),

@@ -38,7 +38,7 @@ use self::fs::Remote;
 use self::host::Host;
 
 const DEVICE: &str = "/dev/fuse";
-/// The minimum size of the cache in bytes: read-ahead needs this much.
+/// The minimum size of the cache in bytes.
 pub const LEAST_CACHE: u64 = 8 << 20;
 
 /// How a folder is mounted.
@@ -129,7 +129,7 @@ impl Mount {
     /// Unmounts the folder. Files that are open stay readable until this process ends.
     ///
     /// # Errors
-    /// The system refuses, for example to root while a file is open.
+    /// The system refuses.
     pub fn unmount(mut self) -> Result<(), Error> {
         self.unmounter
             .unmount()

@@ -51,7 +51,6 @@ struct Node {
     parent: u64,
     named: Named,
     lookups: u64,
-    /// The version that was opened last.
     opened: Option<Version>,
 }
 

@@ -111,8 +111,7 @@ impl Group {
     /// including those that this host sends.
     ///
     /// # Errors
-    /// The kernel's error, for example because the interface is missing or does not support
-    /// multicast.
+    /// The kernel's error.
     pub fn join(&self) -> Result<UdpSocket, Error> {
         self.open().map_err(|error| {
             let error = Error::new(format!("cannot join the multicast group {self}: {error}"));

@@ -65,8 +65,7 @@ impl RangeFile {
     ///
     /// # Errors
     /// The range ends beyond the largest offset (`Request`); another process changed the file
-    /// (`Unfinished`), or the system refuses, for example because the disk is full (`File`). A part
-    /// of the bytes may have been written.
+    /// (`Unfinished`), or the system refuses (`File`). A part of the bytes may have been written.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = at.saturating_add(bytes.len() as u64);
         self.check_len(end)?;

@@ -1,8 +1,8 @@
 //! The partial files that earlier attempts of this process left behind.
 //!
 //! A later run must compare the chunks of a partial file with its journal, because the file may
-//! have changed. After a lost connection the same process resumes, and need not read unchanged
-//! files again.
+//! have changed. After a lost connection the same process resumes without reading unchanged files
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::store::Attributes;
 const MOST: usize = 4096;
 
 /// The partial files that attempts of one client or server left. The data of each file are on disk,
-/// and its journal lists them. Device, inode and modification time identify a file.
+/// and its journal lists them.
 #[derive(Debug, Default)]
 pub struct Left(Mutex<BTreeMap<(u64, u64), FileTime>>);
 

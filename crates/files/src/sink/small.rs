@@ -29,7 +29,6 @@ struct Begun {
     missing: u64,
     /// The modification time, in seconds, that was set when the file was closed between two pieces.
     closed: Option<i64>,
-    /// Offsets of the pieces received so far.
     pieces: Vec<u64>,
     identity: (u64, u64),
     file: Option<OpenFile>,
@@ -75,11 +74,8 @@ pub(super) struct Complete<'a> {
 }
 
 pub(super) enum Settled {
-    /// The file has its final name.
     Named,
-    /// The sync failed, so the file must be written again.
     Unsynced(io::Error),
-    /// The file cannot get its name.
     Failed(io::Error),
 }
 

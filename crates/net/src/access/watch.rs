@@ -29,9 +29,7 @@ pub struct Watch {
     links: Vec<Link>,
     others: count::Others,
     flows: Flows,
-    /// Time of the next reading.
     next_look: Time,
-    /// Time of the next count of other flows.
     next_count: Time,
     /// Bytes of other traffic at the last count of other flows.
     counted: u64,
@@ -79,8 +77,8 @@ impl Watch {
 
     /// Takes a reading. `ours` returns the bytes that our sockets received since the last reading.
     /// The interfaces are read before `ours`, so our data that arrive between the two do not count
-    /// as other traffic. Returns `None` if no counter has moved since the last reading: some cards
-    /// update their counters only once a second. The first reading is never `None`.
+    /// as other traffic. Returns `None` if no counter has moved since the last reading; the first
+    /// reading is never `None`.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;
         let came: Vec<Option<u64>> = self.links.iter_mut().map(Link::look).collect();

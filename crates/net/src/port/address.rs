@@ -41,8 +41,7 @@ pub enum Advice {
 /// The address rule of one flow, without clock, socket or randomness.
 #[derive(Debug)]
 pub struct AddressRule {
-    /// The control path's address when the flow began. If the control path has moved since, by its
-    /// own rules, a challenge validates the new address for data.
+    /// The control path's address when the flow began.
     validated: IpAddr,
     current: Option<Path>,
     pending: Option<Pending>,

@@ -44,7 +44,6 @@ const MAX_EXPECTED_OF_NETWORK: usize = 256;
 /// The fate of a datagram of an unknown flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyVerdict {
-    /// Kept for its flow.
     Held,
     /// Dropped because of the limits.
     Full,
@@ -75,7 +74,6 @@ pub(super) struct HeldFlow {
 #[derive(Clone, Copy, Default)]
 struct Share {
     flows: usize,
-    /// Bytes kept for these flows.
     bytes: usize,
 }
 
@@ -88,8 +86,7 @@ pub(super) struct EarlyDatagrams {
     unannounced: usize,
     /// Each network's share of the flows that were not announced.
     shares: HashMap<Network, Share>,
-    /// Nothing expires before this time. Stored because the receive thread needs this time before
-    /// every sleep.
+    /// Nothing expires before this time.
     expiry: Time,
 }
 

@@ -232,7 +232,7 @@ impl Port {
     /// Binds `address` and starts the receive thread.
     ///
     /// # Errors
-    /// The address is in use or does not belong to this host; the error has the kernel's reason.
+    /// The address is in use or does not belong to this host.
     pub fn bind(address: SocketAddr) -> Result<Port, Error> {
         let failed = |error| {
             let what = format!("cannot open UDP {address} for data: {error}");

@@ -41,7 +41,7 @@ pub struct Placer {
 
 impl Placer {
     /// Places the payloads of the first `kept` chunks into `assembly`; others are opened and
-    /// discarded (a measurement keeps none, or only the manifest's).
+    /// discarded.
     pub fn new(opener: Opener, assembly: Assembly, kept: u64) -> Placer {
         let scratch = vec![0; assembly.layout().block_size() as usize];
         Placer { opener, assembly, counts: PlaceCounts::default(), scratch, kept }

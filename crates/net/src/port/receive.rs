@@ -2,9 +2,8 @@
 //!
 //! A flow's clock shows the time up to which the socket has been read. The thread therefore
 //! delivers arrived datagrams before mailbox messages (those of other threads to a flow), and
-//! before any flow learns that time has passed. With another order, a thread that had to wait for
-//! its processor would cause false losses. A flow would count unread datagrams as lost when the
-//! control stream reports them as sent.
+//! before any flow learns that time has passed. Otherwise a flow would count unread datagrams as
+//! lost when the control stream reports them as sent.
 
 use std::collections::HashMap;
 use std::io;

@@ -417,8 +417,8 @@ fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     while came < count {
         let Call::Batch(datagrams, last, as_of) = next() else { panic!("wake after {came}") };
         came += datagrams;
-        // While more datagrams may wait, the time of the call is not later than the arrival of the
-        // last datagram that the port has read.
+        // Before all datagrams are read, the time of a call is not later than the time when the
+        // last one was sent.
         assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
         newest = last;
     }

@@ -109,7 +109,6 @@ pub enum Class {
     /// Blocks of the object.
     Data,
     /// Everything else that is sealed: control messages and challenges. Sealed in every suite.
-    /// (Path-MTU probes are never sealed.)
     Control,
 }
 

@@ -27,7 +27,6 @@ pub struct Cursor {
     /// The id of the link, if the subscriber is a link to another server; otherwise 0. The
     /// subscriber does not get messages that came over this link.
     not_via: u64,
-    /// The position of the next message.
     next: u64,
     /// Positions of each key's last message from before the subscription, oldest first.
     before: VecDeque<u64>,

@@ -23,7 +23,6 @@ pub struct Run {
 pub struct Frontier {
     layout: Layout,
     next: u64,
-    /// Blocks that the receiver is known to have.
     there: RangeSet,
     /// Bytes of blocks sent for the first time, without blocks that the receiver then got from
     /// another source.

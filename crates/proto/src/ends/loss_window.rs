@@ -26,7 +26,6 @@ pub(crate) struct LossWindow {
     start: (u64, u64),
     middle: (u64, u64),
     now: (u64, u64),
-    /// The loss ratio that an earlier flow found.
     remembered: Option<LossRatio>,
 }
 

@@ -13,7 +13,6 @@ pub(crate) struct FirstTrain {
     datagram: Bytes,
     /// The share of the measured rate that is used.
     share: f64,
-    /// Number of datagrams.
     len: u64,
     /// Upper limit of the rate.
     limit: Option<Rate>,

@@ -32,9 +32,7 @@ fn add(sum: &mut [u8], symbol: &[u8]) {
 
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// Whether the repair has arrived.
     repair: bool,
-    /// Number of originals that have arrived.
     originals: u16,
 }
 

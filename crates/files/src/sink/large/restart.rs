@@ -102,7 +102,7 @@ mod tests {
         let [content, older] = [7, 8].map(|byte| vec![byte; CHUNK as usize]);
         let [own, others] = [&content, &older].map(|content| file_value(SIZE, 0, content));
         large.write(&mut ground, 0, &content, own).unwrap();
-        // The sync fails, the content of another run is back, and so is its journal.
+        // After the failed sync, the content and the journal of another run are back.
         large.lose_pending();
         large.file(&mut ground).unwrap().write_all_at(&older, 0).unwrap();
         let journal = [large.header.encode(), large.header.encode_record(0, &others)].concat();
