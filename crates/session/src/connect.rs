@@ -15,14 +15,13 @@ use super::{Session, Settings};
 use crate::{Error, Kind};
 use longhaul_text::CallOption;
 
-/// Opens a session to the server at `host` and `port`, if the client trusts the server. A pin in
-/// `trust` decides; without a pin, the server's id in `known_servers` decides. For an unknown
-/// server, `trust.accept_new` or the user's answer from `ask` decides. A server with another id
-/// receives nothing, not even this client's id.
+/// Opens a session to the server at `host` and `port`. A pin in `trust` decides on trust, else the
+/// id in `known_servers`, else `trust.accept_new` or the user's answer from `ask`. An untrusted
+/// server does not get this client's id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]; [`Kind::Usage`] if the pin is not an id; [`Kind::LocalFile`] for errors
-/// with `known_servers`.
+/// [`Kind::Unreachable`]; [`Kind::Usage`] for an invalid pin; [`Kind::LocalFile`] for
+/// `known_servers`.
 pub async fn connect(
     host: &str,
     port: u16,
@@ -77,7 +76,7 @@ pub async fn connect(
     Ok(session)
 }
 
-/// Returns the id of the server at `addresses`, or why none answered. Does not send this side's id.
+/// Returns the id of the server at `addresses`. Does not send this side's id.
 pub async fn look(
     addresses: &[SocketAddr],
     identity: &Identity,

@@ -15,8 +15,8 @@ use crate::{Error, Kind};
 /// How long to wait until the other side allows another stream.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// A connection that carries several streams, at most 16 at a time (over QUIC up to 18). The
-/// connection stays open while a handle or a stream of it exists.
+/// A connection of up to 16 streams at a time (over QUIC 18). It stays open while a handle or a
+/// stream of it exists.
 #[derive(Clone)]
 pub struct Connection {
     below: Arc<Below>,
@@ -43,11 +43,11 @@ impl Connection {
         Connection { below, facts, versions }
     }
 
-    /// Opens a stream to `service` in version `needs` or later. Sends nothing: the stream's first
-    /// message carries the request. Waits up to 10 s while too many streams are open.
+    /// Opens a stream to `service` in version `needs` or later. Sends nothing yet. Waits up to 10 s
+    /// while too many streams are open.
     ///
     /// # Errors
-    /// [`Kind::Lost`], or the reason for which the other side refused this side.
+    /// [`Kind::Lost`], or the other side's reason for a refusal.
     pub async fn open(&self, service: &str, needs: u32) -> Result<Session, Error> {
         let opened = timeout(OPENING, async {
             match (&self.below.quic, &self.below.mux) {

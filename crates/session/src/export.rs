@@ -5,8 +5,7 @@ use std::fmt;
 use aws_lc_rs::hkdf;
 
 /// Derives keys that only the two sides of one session know: HKDF-Expand (RFC 5869) over the output
-/// of the TLS exporter (RFC 8446 section 7.5). Both sides get the same key for the same label and
-/// context. Clones share the secret and outlive the session.
+/// of the TLS exporter (RFC 8446 section 7.5). Clones outlive the session.
 #[derive(Clone)]
 pub struct Exporter(hkdf::Prk);
 
@@ -30,7 +29,7 @@ impl Exporter {
     }
 
     /// Returns the key of `label` and `context`. The derivation includes the lengths of both, so
-    /// different pairs never get the same key.
+    /// different pairs get different keys.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         let lengths = [label.len() as u64, context.len() as u64].map(u64::to_be_bytes);
         let described = [&lengths[0][..], label, &lengths[1][..], context];

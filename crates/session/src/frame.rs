@@ -1,5 +1,5 @@
-//! Messages on the control stream. Each message travels as a frame: a length of four bytes, then
-//! protobuf. The last message says why the session ends.
+//! Messages on the control stream. A frame is a length of four bytes, then protobuf. The last
+//! message says why the session ends.
 
 use prost::Message;
 
@@ -46,7 +46,7 @@ pub fn decode_header(bytes: [u8; HEADER]) -> Result<Header, Error> {
 /// Appends `message` to `out` as a frame.
 ///
 /// # Errors
-/// The message is longer than [`MAX_FRAME`]; nothing is appended.
+/// The message is longer than [`MAX_FRAME`].
 pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
     append(message, 0, out)
 }
@@ -78,8 +78,8 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
 
-/// Returns the error in a last frame of `peer`; `None` if the frame has no error. Local files of
-/// `peer` are remote files here, and the reverse.
+/// Returns the error in a last frame of `peer`, if any. Local files of `peer` are remote files
+/// here, and the reverse.
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,

@@ -1,8 +1,5 @@
-//! A limit on clients that have not made a request yet. A new client is always admitted: when all
-//! places are taken, the network with the most places loses its oldest place. A network is a prefix
-//! of addresses ([`Network`]).
-//!
-//! Idle connections therefore cannot keep new clients out.
+//! A limit on clients without a request so far. A new client is always admitted: when all places
+//! are taken, the network ([`Network`]) with the most places loses its oldest place.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,8 +58,7 @@ impl Gate {
         (Place { gate: self.clone(), number, leave }, left)
     }
 
-    /// Evicts the oldest place of the network with the most places. Returns `false` if no place is
-    /// taken.
+    /// Evicts the oldest place of the network with the most places; `false` if none is taken.
     pub(super) fn evict(&self) -> bool {
         self.lock().evict()
     }

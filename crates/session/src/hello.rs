@@ -1,7 +1,5 @@
-//! The first message in each direction of each stream: the protocol versions of the side that sends
-//! it, and the service that the stream is for.
-//!
-//! The hello precedes the first real message, so the agreement costs no round trip.
+//! The first message in each direction of each stream: the sender's protocol versions and the
+//! stream's service. It costs no round trip, because it precedes the first real message.
 
 use std::ops::RangeInclusive;
 
@@ -28,12 +26,12 @@ pub struct Hello {
     /// service.
     #[prost(string, tag = "4")]
     pub service: String,
-    /// From the side that opens the stream: the version of the service that its messages need. A
-    /// service of an older version refuses the stream, because it would skip a required field.
+    /// From the opener of the stream: the version of the service that its messages need. An older
+    /// service refuses the stream, because it would skip a required field.
     #[prost(uint32, tag = "5")]
     pub needs: u32,
-    /// From a client: the client opens more streams. Over TCP and ssh, a multiplexer carries all
-    /// streams after this message.
+    /// From a client: the client opens more streams. Over TCP and ssh, a multiplexer then carries
+    /// all streams.
     #[prost(bool, tag = "6")]
     pub streams: bool,
 }

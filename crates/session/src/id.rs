@@ -1,5 +1,4 @@
-//! The id of a client or server: its Ed25519 public key, as text with a checksum against typing
-//! errors.
+//! The id of a client or server: its Ed25519 public key, as text with a checksum.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,4 @@
-//! This user's Ed25519 key. The key is created at first use and stored in the config folder; only
-//! this user can read the key.
+//! This user's Ed25519 key, created at first use in the config folder. Only this user can read it.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -45,7 +44,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Returns the identity in `config_dir`; creates it, and the folder, if there is none.
+    /// Returns the identity in `config_dir`; creates both if missing.
     ///
     /// # Errors
     /// The file can be read or replaced by others, holds no key, or cannot be read or written.

@@ -18,14 +18,12 @@ pub(super) const SEND_WINDOW: u64 = 1 << 20;
 /// Limit on unread and on unacknowledged bytes of the connection, once much data is announced.
 pub(super) const MUCH: u32 = 4 << 20;
 
-/// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. They
-/// also revive the connection soon after an outage, whereas QUIC's own retransmission timeout
-/// doubles during the outage.
+/// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open, and
+/// revive the connection soon after an outage: QUIC's own timeout doubles during the outage.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Pauses before the three pulses after a write: before the first, the second and the third. QUIC
-/// declares a packet lost when the third later packet is acknowledged (RFC 9002 section 6.1.1), so
-/// three pulses reveal the loss of the last packet of a write.
+/// Pauses before each of the three pulses after a write. QUIC declares a packet lost when the third
+/// later packet is acknowledged (RFC 9002 section 6.1.1).
 const PULSES: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
@@ -64,8 +62,7 @@ impl Keeper {
         Keeper { connection, many: AtomicBool::new(false), window, wrote, pulse }
     }
 
-    /// Lets the other side open `streams` streams at a time, with at most `unread` unread bytes in
-    /// total.
+    /// Allows the other side `streams` streams, with at most `unread` unread bytes in total.
     pub(super) fn carry(&self, streams: usize, unread: u32) {
         self.many.store(true, Ordering::Relaxed);
         self.connection.set_max_concurrent_bi_streams(VarInt::from_u32(streams as u32));
@@ -102,8 +99,8 @@ impl Keeper {
         self.change_window(|window| window.usual = MUCH.into());
     }
 
-    /// Counts a stream that sends the content of files. As long as there is one, [`BULK`]
-    /// unacknowledged bytes are allowed.
+    /// Counts a stream that sends files. While there is one, [`BULK`] unacknowledged bytes are
+    /// allowed.
     pub(super) fn begin_bulk(&self) {
         self.change_window(|window| window.bulk += 1);
     }

@@ -53,8 +53,8 @@ impl KnownServers {
     /// Returns the entry of the server called `name`.
     ///
     /// # Errors
-    /// The file cannot be read, other users can change it, it has an invalid line, or it gives the
-    /// server two ids. A file with an invalid line grants no trust at all.
+    /// The file cannot be read, is invalid, can be changed by other users, or gives the server two
+    /// ids.
     pub fn find(&self, name: &str) -> Result<Option<Known>, Error> {
         let mut found: Option<Known> = None;
         for (at, line) in self.read()?.lines().enumerate() {
@@ -91,7 +91,7 @@ impl KnownServers {
         Ok(found)
     }
 
-    /// Adds a line for a server without an entry. Replaces the file atomically.
+    /// Adds a server without an entry. Replaces the file atomically.
     ///
     /// # Errors
     /// As [`find`](KnownServers::find); or the file cannot be written, or has another id for the

@@ -1,11 +1,11 @@
 //! One byte stream over several TCP connections, its lanes; TLS runs over the stream.
 //!
-//! TCP treats a loss as congestion, and slows down. Of several connections only the one with the
-//! loss slows down, so together they carry more over a long path with losses.
+//! TCP slows down at a loss. Only the lane with the loss slows down, so several lanes carry more
+//! over a long path with losses.
 //!
-//! Each lane begins with a [`Preface`]. The bytes of the stream are cut into chunks; each chunk
-//! follows its length of 2 bytes. Chunk n travels on lane n modulo the number of lanes, so chunks
-//! need no numbers. Nothing here is authenticated: TLS detects changed, missing and added bytes.
+//! Each lane begins with a [`Preface`]. Each chunk of the stream follows its length of 2 bytes.
+//! Chunk n travels on lane n modulo the number of lanes. Nothing here is authenticated: TLS detects
+//! changed, missing and added bytes.
 
 use std::collections::HashMap;
 use std::io;
@@ -62,9 +62,6 @@ impl Preface {
     }
 
     /// Reads the preface of a lane; `None` if the connection begins with something else.
-    ///
-    /// # Errors
-    /// The connection ends early, or its preface is invalid.
     pub(super) async fn read(stream: &mut TcpStream) -> io::Result<Option<Preface>> {
         let mut first = [0];
         stream.peek(&mut first).await?;
@@ -77,8 +74,7 @@ impl Preface {
     }
 }
 
-/// Opens the other lanes of a stream to `remote`; `first` is the stream's first lane. `tune` sets
-/// the options of each new lane.
+/// Opens the other lanes of the stream of `first`. `tune` sets the options of each.
 pub(super) async fn connect(
     first: TcpStream,
     remote: SocketAddr,
@@ -100,8 +96,7 @@ pub(super) async fn connect(
     Ok(Lanes::new(streams))
 }
 
-/// A lane that waits for the other lanes of its stream. The drop of the sender wakes the lane's
-/// task.
+/// A lane that waits for the other lanes of its stream. Dropping the sender wakes its task.
 type Waiting = (TcpStream, oneshot::Sender<()>);
 
 struct Incomplete {
@@ -109,8 +104,8 @@ struct Incomplete {
     lanes: Vec<Option<Waiting>>,
 }
 
-/// The lanes at a server that wait for the other lanes of their streams. Each holds a place of the
-/// listener's gate, which limits their number.
+/// The lanes at a server that wait for the other lanes of their streams. The listener's gate limits
+/// their number.
 #[derive(Default)]
 pub(super) struct Meeting(Mutex<HashMap<u128, Incomplete>>);
 
@@ -119,11 +114,8 @@ impl Meeting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a lane from `ip`. The call for the last lane returns all lanes; the calls for the other
-    /// lanes return `None` then. A call that is dropped closes its lane.
-    ///
-    /// # Errors
-    /// The lane contradicts other lanes of its stream.
+    /// Adds a lane from `ip`. The call for the last lane returns all lanes; the others return
+    /// `None`. A dropped call closes its lane.
     pub(super) async fn join(
         self: &Arc<Meeting>,
         stream: TcpStream,
@@ -259,8 +251,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Lanes<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lanes<S> {
-    /// Takes at most one chunk. If its lane has no room for all of the chunk, the next call or a
-    /// flush writes the rest.
+    /// Takes at most one chunk. If its lane has no room, the next call or a flush writes the rest.
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -3,7 +3,7 @@
 //!
 //! There are three carriers: QUIC; TLS 1.3 over TCP if UDP does not pass; and TLS 1.3 over ssh's
 //! channel if nothing else passes. Each provides a stream, the other side's key, and secrets that
-//! only the two ends know. Higher layers do not depend on the carrier.
+//! only the two ends know.
 //!
 //! Modules in reading order:
 //! - keys and trust: `id` and `identity` (the keys), `tls` (their proof), [`trust`], [`known`] and
@@ -86,8 +86,8 @@ pub use when::when;
 /// Settings of sessions.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A session ends after this long without a sign of life from the other side. The default is 30
-    /// s, because a copy must survive a frozen host or a dead network for 20 s.
+    /// A session ends after this long without a sign of life. A copy must survive a dead network
+    /// for 20 s, so the default is 30 s.
     pub idle: Duration,
     /// Timeout of a handshake.
     pub handshake: Duration,
@@ -97,19 +97,17 @@ pub struct Settings {
     pub carriers: Carriers,
     /// The protocol versions offered.
     pub versions: RangeInclusive<u32>,
-    /// The UDP socket of a client; `None` opens one on a port chosen by the system. With a given
-    /// socket, UDP tries only addresses of the socket's family. The socket serves one session at a
-    /// time.
+    /// The UDP socket of a client; `None` opens one. UDP tries only addresses of its family. The
+    /// socket serves one session at a time.
     pub socket: Option<Arc<UdpSocket>>,
     /// Whether this host has AES in hardware.
     pub fast_aes: bool,
-    /// Whether a client opens more streams through [`Session::connection`]. Over TCP and ssh a
-    /// multiplexer carries the streams, which costs throughput.
+    /// Whether a client opens more streams. Over TCP and ssh a multiplexer carries them, which
+    /// costs throughput.
     pub streams: bool,
     /// Number of TCP connections of a client's session over TCP, at most 16.
     pub lanes: u8,
-    /// At a server: maximum number of clients that have not made a request yet, for UDP and for TCP
-    /// separately.
+    /// At a server: limit on clients without a request so far, for UDP and for TCP separately.
     pub waiting: usize,
 }
 
@@ -154,14 +152,13 @@ impl Default for Settings {
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
-/// Returns the maximum number of clients without a request: a quarter of the limit on open files,
-/// at most [`WAITING`].
+/// Returns the default of [`Settings::waiting`]: a quarter of the limit on open files, at most
+/// [`WAITING`].
 fn waiting(descriptors: Option<u64>) -> usize {
     usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
 
-/// The round-trip time and the received datagrams of a session. Clones refer to the same session,
-/// and do not keep the session open.
+/// The round-trip time and the received datagrams of a session. Does not keep the session open.
 #[derive(Clone)]
 pub struct RttWatch(Watched);
 
@@ -188,7 +185,7 @@ impl RttWatch {
     }
 
     /// Returns QUIC's current smoothed estimate. Over TCP, a client gets an estimate from the start
-    /// of the session, and a server gets `None`. Over ssh, both get `None`.
+    /// of the session; otherwise `None`.
     pub fn now(&self) -> Option<Duration> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.rtt()),
@@ -313,8 +310,8 @@ impl Session {
         Session::new(facts, below, stream, hello::Hello::new(&hello::VERSIONS))
     }
 
-    /// Sets the service that this stream is for, and the version that its messages need. Has no
-    /// effect after the first write.
+    /// Sets the service of this stream, and the version that its messages need. Has no effect after
+    /// the first write.
     pub fn ask_for(&mut self, service: &str, needs: u32) {
         self.writer.ask_for(service, needs);
     }
@@ -325,8 +322,8 @@ impl Session {
         self.reader.theirs().map_or(("", 0), |hello| (&hello.service, hello.needs))
     }
 
-    /// Returns the connection, if it carries several streams. At a client, [`Settings::streams`]
-    /// decides; at a server, the client's hello decides.
+    /// Returns the connection, if it carries several streams: the client decides
+    /// ([`Settings::streams`]).
     pub fn connection(&self) -> Option<Connection> {
         Connection::of(self)
     }
@@ -353,8 +350,8 @@ impl Session {
         self.reader.expect_bulk();
     }
 
-    /// Allows a jump to `bytes` in flight over QUIC, once a round trip has confirmed the path
-    /// (Careful Resume, RFC 9959). `bytes` is half of what an earlier transfer had in flight.
+    /// Allows a jump to `bytes` in flight over QUIC after one round trip (Careful Resume, RFC
+    /// 9959). `bytes` is half of an earlier transfer's flight.
     pub fn resume(&self, bytes: u64) {
         if let Some(keeper) = self.keeper() {
             keeper.resume(bytes);
@@ -376,9 +373,8 @@ impl Session {
         self.facts.rtt.clone()
     }
 
-    /// Returns the watch on the TCP segments of the session, to keep after [`Session::split`].
-    /// `None` unless this side opened the session over TCP. With several
-    /// [`lanes`](Settings::lanes), only the first connection is watched.
+    /// Returns the watch on the session's TCP segments; `None` unless this side opened the session
+    /// over TCP. Watches only the first of several [`lanes`](Settings::lanes).
     pub fn segments(&self) -> Option<segments::SegmentWatch> {
         self.writer.line().below.segments()
     }
@@ -404,10 +400,10 @@ impl Session {
         self.reader.read().await
     }
 
-    /// Reads the first message of a client; see [`FrameReader::read`].
+    /// Reads the first message of a client.
     ///
     /// # Errors
-    /// As [`FrameReader::read`]; or the listener evicts this client to make room for another one.
+    /// As [`FrameReader::read`]; or the listener evicts this client for another one.
     pub async fn first<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         let place = self.place.take();
         let evicted = when(place.as_ref().map(|place| place.evicted()));
@@ -421,11 +417,10 @@ impl Session {
         }
     }
 
-    /// Ends this stream without a request, and checks that the other side admits this side. For a
-    /// client that keeps the [`Connection`] for later streams.
+    /// Ends this stream without a request, and checks that the other side admits this side.
     ///
     /// # Errors
-    /// The other side's reason for a refusal, or the session is lost.
+    /// The other side's reason for a refusal, or [`Kind::Lost`].
     pub async fn knock(self) -> Result<(), Error> {
         let (mut writer, mut reader) = self.split();
         // A server that refuses this side may have closed already; its reason must be read.

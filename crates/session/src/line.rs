@@ -24,8 +24,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);
 
-/// Bytes per read from the carrier. Memory for a message is allocated only as its bytes arrive,
-/// whatever length its header claims.
+/// Bytes per read from the carrier. Memory for a message is allocated only as its bytes arrive.
 const READ_AHEAD: usize = 16 << 10;
 
 /// Completes when all written data have arrived.
@@ -90,7 +89,7 @@ impl FrameWriter {
         }
     }
 
-    /// Encodes a message that the next [`FrameWriter::flush`] or [`FrameWriter::write`] sends.
+    /// Encodes a message for the next [`FrameWriter::flush`] or [`FrameWriter::write`].
     ///
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME).
@@ -104,8 +103,8 @@ impl FrameWriter {
         self.pending.len() - self.taken
     }
 
-    /// Sends one message. If the call is cancelled, the next [`FrameWriter::write`] or
-    /// [`FrameWriter::flush`] sends the rest of the message first.
+    /// Sends one message. After a cancelled call, the next [`FrameWriter::write`] or
+    /// [`FrameWriter::flush`] sends the rest first.
     ///
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.
@@ -114,10 +113,9 @@ impl FrameWriter {
         self.flush().await
     }
 
-    /// Sends a goodbye and ends this direction after the earlier writes. `why` is the error that
-    /// the other side then reads; `None` for a normal end. Waits up to 3 s for the writes, and up
-    /// to 3 s for the delivery. TCP and ssh do not report the delivery: the call reads `reader`
-    /// until the other side ends too.
+    /// Sends a goodbye with the error `why`, if any, and ends this direction. Waits up to 3 s for
+    /// the earlier writes, and up to 3 s for the delivery. Over TCP and ssh the call reads `reader`
+    /// to the other side's end, because they do not report the delivery.
     ///
     /// # Errors
     /// The session is lost, or a wait is over.
@@ -125,7 +123,7 @@ impl FrameWriter {
         self.end(reader, why, true).await
     }
 
-    /// Sends a goodbye like [`FrameWriter::close`], but does not wait for the delivery.
+    /// Like [`FrameWriter::close`] without an error, but does not wait for the delivery.
     ///
     /// # Errors
     /// The session is lost, or 3 s pass before the carrier has taken the data.
@@ -151,9 +149,8 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // After its goodbye the other side needs no more data, so data that do not arrive in time
-        // are discarded. Wait nevertheless: a caller that limits the streams with much data counts
-        // this stream until the call returns.
+        // After its goodbye the other side needs no more data. Wait nevertheless: a caller may
+        // limit the streams with much data by pending calls.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}
@@ -161,8 +158,7 @@ impl FrameWriter {
                 ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
             }
             (_, Some((keeper, before)), _) if !peer_done => keeper.sent_more_than(before).await,
-            // The kernel has all written data. Read on, because unread input would make the
-            // kernel reset the connection.
+            // Read on, because unread input would make the kernel reset the connection.
             (_, None, Some(reader)) if !peer_done => {
                 let patience = if waits { FAREWELL } else { PARTING };
                 drop(timeout(patience, reader.drain()).await);
@@ -253,8 +249,8 @@ impl FrameReader {
         FrameReader { input, line, ours, theirs: None, came: Vec::new(), start: 0 }
     }
 
-    /// Prepares for much data in one direction: over QUIC, allows 4 MiB unacknowledged, and 4 MiB
-    /// unread if the connection carries only this stream.
+    /// Prepares for much data: over QUIC, allows 4 MiB unacknowledged, and 4 MiB unread on a
+    /// connection of only this stream.
     pub fn expect_much(&self) {
         if let Some(keeper) = &self.line.below.quic {
             keeper.expect_much();
@@ -280,8 +276,8 @@ impl FrameReader {
         self.theirs.as_ref().map(|(hello, _)| hello)
     }
 
-    /// Reads the server's hello and the message that admits the client. Then returns the underlying
-    /// reader, as [`FrameReader::into_input`] does.
+    /// Reads the server's hello and the message that admits the client; returns the underlying
+    /// reader.
     pub(super) async fn welcomed(mut self) -> Result<In, Error> {
         match self.read::<()>().await? {
             Some(()) => Ok(self.into_input()),
@@ -296,12 +292,11 @@ impl FrameReader {
         Box::new(io::Cursor::new(came).chain(input))
     }
 
-    /// Reads the next message; `None` when the other side has ended the session without an error.
-    /// Cancel-safe.
+    /// Reads the next message; `None` at the session's end without an error. Cancel-safe.
     ///
     /// # Errors
-    /// The error with which the other side ended the session. Otherwise: there is no common version
-    /// of the protocol, the message is invalid or too long, or the session is lost.
+    /// The other side's error at the session's end; or a message is invalid or too long, there is
+    /// no common version, or the session is lost.
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };

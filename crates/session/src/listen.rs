@@ -1,9 +1,9 @@
 //! Accepts sessions at a server: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
-//! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
-//! it becomes a [`Session`]. The listener refuses a client without any right before it reads the
-//! client's first message. A network (an IPv4 address, or an IPv6 /64) with many refused clients
-//! has to pause. The listener drops connections of other programs silently, and counts them.
+//! A client becomes a [`Session`] once it has shown a key, is admitted and has sent its hello. The
+//! listener refuses a client without rights before it reads the client's first message. A network
+//! (an IPv4 address, or an IPv6 /64) with many refused clients has to pause. Connections of other
+//! programs are dropped silently and counted.
 
 use std::fmt;
 use std::io;
@@ -34,27 +34,25 @@ use longhaul_text::CallOption;
 /// Maximum number of connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Maximum number of refusals in progress. Beyond this limit the listener drops a refused client
-/// without a reason: the oldest one of the network that has most of them.
+/// Limit on refusals in progress. Beyond it, the network with the most refusals loses its oldest
+/// one, without a reason.
 const STRANGERS: usize = 32;
 
-/// The charge to a network for each handshake of a client without rights. A network may make twenty
-/// such handshakes in a burst, and one every three seconds in the long run. A network that exceeds
-/// this has to pause, for a minute at most.
+/// The charge to a network for each handshake without rights. Twenty at once, or one every three
+/// seconds, are free. Beyond that the network pauses, for a minute at most.
 const UNAUTHORISED: Tariff =
     Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
 
-/// A network that has to pause may still start one handshake a second. A client with rights
-/// therefore gets in. Its admission clears the charge of the network.
+/// A network that has to pause may still start one handshake a second. The admission of a client
+/// clears the charge of its network.
 const PAUSED: Tariff =
     Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
-/// Limits on handshakes in progress over UDP: of one network, and in total. Once either limit is
-/// reached, a new client must first validate its address (a Retry, RFC 9000 section 8.1.2).
+/// Handshakes in progress over UDP: of one network, and in total. Above either, a new client must
+/// first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// Interval of checks for connections without streams. A connection is closed if two checks in a
-/// row find no stream.
+/// Interval of checks for streams. A connection is closed if two checks in a row find none.
 const IDLE: Duration = Duration::from_secs(30);
 
 const WAITING: usize = 64;
@@ -132,11 +130,11 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// Listens on UDP and TCP at `address`. Port 0 chooses a number that is free for both; an
+    /// Listens on UDP and TCP at `address`, or for port 0 on a number that is free for both. An
     /// unspecified IPv6 address includes IPv4. Needs a running tokio runtime.
     ///
     /// # Errors
-    /// The address does not belong to this host, or the port is in use or not permitted.
+    /// The address is not of this host, or the port is in use or not permitted.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -184,14 +182,14 @@ impl Listener {
         self.local
     }
 
-    /// Returns the next session: the client has proven its id, is admitted and supports a common
-    /// version. The caller checks the client's rights. Cancel-safe.
+    /// Returns the next admitted session of a common version. The caller checks the client's
+    /// rights. Cancel-safe.
     pub async fn accept(&mut self) -> Session {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// Reads the hello of a client that connected over another carrier, and returns its session.
-    /// [`Listener::accept`] returns the additional streams of this client.
+    /// Reads the hello of a client of another carrier. [`Listener::accept`] returns its additional
+    /// streams.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
         let late = || Error::new(Kind::Lost, "no first message arrived in time");
@@ -223,20 +221,20 @@ impl Listener {
         }
     }
 
-    /// Admits only ids for which `judge` returns `Ok`, from the next handshake on; the client gets
-    /// the error. Without this call every id is admitted. Only the first call counts.
+    /// From now on admits only ids for which `judge` returns `Ok`; others get its error. Only the
+    /// first call counts.
     pub fn admit_by(&self, judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static) {
         let _ = self.door.admission.set(Box::new(judge));
     }
 
-    /// With `true`, makes clients wait until a call with `false`, at most for the timeout of a
-    /// handshake. Used while the admitted ids are not known yet.
+    /// With `true`, makes clients wait until a call with `false` or their timeout: the admitted ids
+    /// are not known yet.
     pub(crate) fn hold(&self, holds: bool) {
         self.door.holds.send_replace(holds);
     }
 
-    /// Calls `tell` with the client's address and the reason if a client is not admitted, has no
-    /// common version, or makes its network pause. Only the first call of this method counts.
+    /// Calls `tell` with the address of each client that is not admitted, has no common version, or
+    /// makes its network pause. Only the first call counts.
     pub fn on_refusal(&self, tell: impl Fn(SocketAddr, &Error) + Send + Sync + 'static) {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
@@ -274,8 +272,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Binds a port with `first`, and the same port number with `second`. For port 0, tries other
-/// numbers if the second finds the number in use.
+/// Binds the same port number with `first` and `second`. For port 0, tries other numbers if
+/// `second` finds the number in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -317,8 +315,8 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
-/// Returns whether a client must validate its address. `same` handshakes of its network are in
-/// progress, and `all` handshakes of all networks.
+/// Returns whether a client must validate its address. Its network has `same` handshakes in
+/// progress, all networks `all`.
 fn must_validate((same, all): (usize, usize), is_validated: bool) -> bool {
     !is_validated && (same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1)
 }
@@ -363,8 +361,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A connection of a longhaul client that needs no further work: the client has left, was
-    /// refused or has no common version, or another connection of the client has the session.
+    /// A connection of a longhaul client that needs no further work.
     Done,
 }
 
@@ -474,8 +471,7 @@ impl Door {
         }
     }
 
-    /// Judges a client that has proven its id, then reads its hello. Informs a client that is
-    /// refused or has another version.
+    /// Judges a client that has proven its id, then reads its hello. Informs a refused client.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
         let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
@@ -523,8 +519,8 @@ impl Door {
         Arrival::Session(Box::new(session))
     }
 
-    /// Accepts the additional streams of a connection. Returns when the connection has ended, or
-    /// when two checks in a row, at this interval, have found it idle.
+    /// Accepts the additional streams of a connection until it ends, or two checks in a row find it
+    /// idle.
     async fn further(self: Arc<Door>, connection: Connection, interval: Duration) {
         let mut idle = Idle::default();
         loop {
@@ -595,8 +591,8 @@ mod tests {
         io::ErrorKind::AddrInUse.into()
     }
 
-    /// Binds two sockets; the second finds its number in use `taken` times. Returns the number of
-    /// attempts, and whether binding succeeded.
+    /// Binds two sockets; the second finds its number in use `taken` times. Returns the attempts
+    /// and the success.
     fn tries(wanted: &str, taken: usize) -> (usize, bool) {
         let tried = RefCell::new(0);
         let first = || {
@@ -665,8 +661,8 @@ mod tests {
     fn a_network_over_its_limit_begins_one_handshake_and_is_barred_from_the_next() {
         let door = door();
         let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
-        // Twenty handshakes at three seconds each are the sixty free seconds. Three more exceed
-        // them, although charges fade with time.
+        // Twenty handshakes are the sixty free seconds. Three more exceed them, although charges
+        // fade.
         for _ in 0..20 {
             door.charges().add(clock::now(), network);
             assert!(!door.is_barred(network));

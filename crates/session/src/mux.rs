@@ -1,8 +1,8 @@
 //! Several streams over one byte stream, with the multiplexing protocol yamux.
 //!
-//! Each side first sends its hello, as on any byte stream. So a side of another version, or a
-//! server that refuses the client, can report the reason in a form that both sides understand. The
-//! server answers an admitted client with an empty message; all later bytes belong to yamux.
+//! Each side first sends its hello, as on any byte stream, so both understand the reason for a
+//! refusal. The server answers an admitted client with an empty message; all later bytes belong to
+//! yamux.
 
 use std::io;
 use std::pin::Pin;
@@ -22,12 +22,11 @@ use crate::Error;
 /// Maximum number of open streams of a connection.
 pub(super) const STREAMS: usize = 16;
 
-/// Limit on unread data of all streams of one connection, in bytes: 256 KiB for each stream, and
-/// the rest for streams that are read fast.
+/// Limit on unread bytes of a connection: 256 KiB for each stream, and the rest for streams that
+/// are read fast.
 const UNREAD: usize = 8 << 20;
 
-/// Size of the write buffer in bytes. The multiplexer writes headers and data separately; the
-/// buffer joins them.
+/// Size of the write buffer, which joins the headers and data that the multiplexer writes.
 const TOGETHER: usize = 32 << 10;
 
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -50,7 +49,7 @@ enum Order {
 
 impl Mux {
     /// Returns a client's multiplexer, whose first bytes are `hello`. `welcomed` returns the input
-    /// after the server's welcome, or the server's reason for a refusal.
+    /// after the server's welcome.
     pub(super) async fn client(
         welcomed: impl Future<Output = Result<In, Error>> + Send + 'static,
         out: Out,
@@ -122,8 +121,7 @@ enum Event {
     Ordered(Option<Order>),
 }
 
-/// Moves the bytes of all streams until the connection ends, [`Mux::close`] is called, or the
-/// [`Mux`] is dropped.
+/// Moves the bytes of all streams until the connection ends or [`Mux`] is closed or dropped.
 async fn drive(
     mut connection: yamux::Connection<ForYamux>,
     mut orders: mpsc::Receiver<Order>,

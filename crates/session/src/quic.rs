@@ -1,11 +1,10 @@
 //! Sessions over QUIC: one connection with bidirectional streams, tuned for low latency under loss.
 //!
-//! Four measures limit the cost of a lost packet:
 //! - A loss does not shrink the window below its floor ([`Window`]).
 //! - Packets are sent twice while there are few ([`Twice`]).
 //! - If the server does not answer at once, a second attempt repeats the client's first packets.
-//! - Small datagrams, called pulses, follow each write. They reveal the loss of the last packet
-//!   after one round trip. Without pulses, a timeout of three round trips would reveal it.
+//! - Small datagrams (pulses) follow each write. They reveal the loss of its last packet after one
+//!   round trip, instead of a timeout of three.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -38,7 +37,7 @@ use super::{Exporter, Facts, RttWatch, Session, Settings, Stream};
 use crate::{Error, Kind};
 
 /// Assumed round-trip time before the first measurement. The first flight is repeated after three
-/// times this value. With the 333 ms of RFC 9002, a lost first packet would cost a second.
+/// times this value (with RFC 9002's 333 ms, after a second).
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// How long the first attempt may be unanswered before a second attempt starts.
@@ -47,15 +46,12 @@ const REPEAT_AFTER: Duration = Duration::from_millis(40);
 /// Limit on unread bytes of one side, until much data is announced.
 const UNREAD: u32 = 256 << 10;
 
-/// Limit on unread bytes in each stream of a client that opens several streams. The limit keeps an
-/// unread stream from blocking the other streams.
+/// Limit on unread bytes of each stream of several: an unread stream does not block the others.
 const UNREAD_EACH: u32 = BULK as u32;
-/// Limit on unread bytes in all streams of a client that opens several streams. Up to three unread
-/// streams do not block the others.
+/// Limit on unread bytes of all streams of a client that opens several.
 const UNREAD_ALL: u32 = 4 * UNREAD_EACH;
 
-/// Receive buffer of a client, in bytes: holds the data that arrive at 1 Gbit/s while the client
-/// does not run for 67 ms.
+/// Receive buffer of a client in bytes: 67 ms of 1 Gbit/s.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// Buffer for unread pulses, in bytes.
@@ -63,8 +59,8 @@ const PULSES_IN: usize = 64;
 /// Buffer for unsent pulses, in bytes.
 const PULSES_OUT: usize = 4 << 10;
 
-/// The limit on open streams that this side announces. The QUIC library replaces ended streams only
-/// in groups of an eighth of the limit, so the limit is an eighth above [`STREAMS`].
+/// The announced limit on open streams. The QUIC library replaces ended streams in groups of an
+/// eighth of the limit.
 const ANNOUNCED: usize = STREAMS + STREAMS / 8;
 
 /// Limits on queued datagrams of undecided handshakes, in bytes: for one handshake, and for all.
@@ -129,16 +125,15 @@ pub(super) fn server_endpoint(
     endpoint(socket, lasting(identity), Some(config), Copies::Established)
 }
 
-/// Uses a reset key that outlives the process. A restarted server can then tell the clients of its
-/// predecessor immediately that their connections are gone (RFC 9000, section 10.3).
+/// Uses a reset key that outlives the process: a restarted server immediately resets the
+/// connections of its predecessor (RFC 9000, section 10.3).
 fn lasting(identity: &Identity) -> EndpointConfig {
     let mut config = EndpointConfig::new(Arc::new(Key::new(HMAC_SHA256, &identity.resets)));
     config.cid_generator(|| Box::new(RandomIds));
     config
 }
 
-/// Random connection ids without a mark of the process: a restarted server must answer the ids of
-/// its predecessor.
+/// Random connection ids: a restarted server must answer the ids of its predecessor.
 #[derive(Debug)]
 struct RandomIds;
 
@@ -228,8 +223,8 @@ fn failure(error: &ConnectionError) -> Failure {
     }
 }
 
-/// Returns the session of an established connection; `None` if the other side showed no key, or
-/// agreed on no known protocol.
+/// Returns the session of a connection; `None` if the other side showed no key, or agreed on no
+/// known protocol.
 fn session(
     connection: Connection,
     stream: (quinn::SendStream, quinn::RecvStream),

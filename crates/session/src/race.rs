@@ -85,8 +85,7 @@ pub(super) async fn run(
     }
 }
 
-/// Returns each address once, with alternating families. The family of the first address comes
-/// first (RFC 8305 section 4).
+/// Returns each address once, with alternating families (RFC 8305 section 4).
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return Vec::new() };
     let of = |same: bool| {

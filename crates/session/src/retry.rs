@@ -14,8 +14,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Number of failed checks in sequence after which the server counts as silent.
 const CHECKS: u32 = 4;
 
-/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over. Every failure is
-/// permanent except a lost connection and a missing answer.
+/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over. Only a lost
+/// connection and a missing answer are not permanent.
 ///
 /// # Errors
 /// The last error of `connect`.
@@ -39,8 +39,8 @@ struct Retries {
 }
 
 impl Retries {
-    /// Returns the pause after an attempt that failed with `error`; `None` if it was the last
-    /// attempt. `elapsed` is the time since the first attempt began.
+    /// Returns the pause after a failed attempt; `None` after the last one. `elapsed` is the time
+    /// since the first attempt began.
     fn next(&mut self, error: &Error, elapsed: Duration) -> Option<Duration> {
         let may_pass = error.kind == Kind::Lost || error.is_silence;
         let pause = self.pause;
@@ -49,8 +49,8 @@ impl Retries {
     }
 }
 
-/// Completes after `CHECKS` checks in sequence without a datagram of the server; never completes
-/// over TCP and ssh.
+/// Completes after `CHECKS` checks in sequence without a datagram of the server; over TCP and ssh,
+/// never.
 pub async fn silence(rtt: RttWatch) -> Error {
     let mut checks = Checks { seen: rtt.received(), failed: 0 };
     let mut tick = interval(CHECK_EVERY);

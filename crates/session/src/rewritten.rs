@@ -1,5 +1,4 @@
-//! A small file that several processes of one user change: one at a time, and atomically for
-//! readers.
+//! A small file that several processes of one user change, atomically for readers.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +24,7 @@ impl Rewriting {
         Ok(Rewriting(folder))
     }
 
-    /// Takes the lock without waiting; `None` if another process is changing files in `folder`.
+    /// Takes the lock, if no other process has it.
     ///
     /// # Errors
     /// As [`Rewriting::wait`].
@@ -40,7 +39,7 @@ impl Rewriting {
     /// Replaces the file at `path` in the locked folder, and syncs it.
     ///
     /// # Errors
-    /// The file cannot be written, or the folder cannot be synced.
+    /// The file or folder cannot be written or synced.
     pub fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let temporary = temporary_sibling(path);
         let written =

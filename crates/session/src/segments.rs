@@ -16,8 +16,8 @@ impl SegmentWatch {
         SegmentWatch(Arc::downgrade(connection))
     }
 
-    /// Returns the number of segments so far; `None` once the session has ended, or if the kernel
-    /// does not report the number.
+    /// Returns the number so far; `None` after the session's end, or if the kernel does not report
+    /// it.
     pub fn now(&self) -> Option<Segments> {
         tcp_segments(&*self.0.upgrade()?).ok()
     }

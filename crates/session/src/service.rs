@@ -12,22 +12,21 @@ pub trait Service {
     /// Returns the name on the wire.
     fn name(&self) -> &'static str;
 
-    /// Returns the version of the service's messages. The version rises with each field that a
-    /// receiver must not skip.
+    /// Returns the version of the messages. It rises with each field that a receiver must not skip.
     fn version(&self) -> u32;
 
-    /// Returns the oldest version that this release still answers correctly. A stream that needs
-    /// only an earlier version is refused.
+    /// Returns the oldest version that this release still answers. Streams of earlier versions are
+    /// refused.
     fn oldest(&self) -> u32 {
         0
     }
 
-    /// Returns the word that grants a right to the service in the list of clients, as in
-    /// [`Allow`](super::allow::Allow). A stream is answered only if its client has that right.
+    /// Returns the right to the service, as in [`Allow`](super::allow::Allow). Only clients with
+    /// this right are answered.
     fn right(&self) -> &'static str;
 
-    /// Answers one stream completely. The client has sent only its hello so far, so the read of its
-    /// first message needs a timeout.
+    /// Answers one stream. The client has sent only its hello so far, so the read of its first
+    /// message needs a timeout.
     fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
@@ -44,7 +43,7 @@ impl Services {
     /// Returns the service that a stream requests.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`]: there is no service of this name, or it does not answer this version.
+    /// [`Kind::Unreachable`]: there is no such service, or it does not answer this version.
     pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);

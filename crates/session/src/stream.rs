@@ -1,5 +1,4 @@
-//! Sessions over a byte stream (TCP or ssh): TLS 1.3 with the same keys as QUIC, and the TCP socket
-//! options.
+//! Sessions over TCP or ssh: TLS 1.3 with the same keys as QUIC, and the TCP socket options.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -44,8 +43,7 @@ pub(super) struct Under {
     pub(super) tcp: Option<Counted>,
 }
 
-/// Makes TCP send small messages immediately, and detect a silent path as QUIC does. Ignores
-/// options that the system lacks.
+/// Makes TCP send small messages immediately and detect a silent path, where the system can.
 pub(super) fn tune(stream: &TcpStream, settings: &Settings) {
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_nodelay(true);
@@ -129,8 +127,7 @@ pub(super) async fn client(
     connection.open("", 0).await.map_err(|error| Failure::other(error.what))
 }
 
-/// Returns the server's session over a TCP connection; `None` if the connection is one of several,
-/// and the call for another one returns the session.
+/// Returns the session over a TCP connection; `None` for a lane whose stream another call returns.
 pub(super) async fn accept(
     mut stream: TcpStream,
     remote: SocketAddr,
@@ -192,8 +189,7 @@ fn session(stream: impl Bytes, facts: Facts, below: Below, hello: Hello) -> Sess
     Session::new(facts, Arc::new(below), stream, hello)
 }
 
-/// Continues after both hellos with a client that opens several streams: waits for the client's
-/// first stream, and returns the session over this stream.
+/// Waits for the first stream of a client that opens several, and returns its session.
 pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
     let Session { facts, versions, mut writer, reader, .. } = session;
     let peer = writer.line().below.peer;

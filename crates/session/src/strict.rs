@@ -14,11 +14,10 @@ const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// Refuses `file`, opened at `path`, if another user owns the file or a folder above it, or may
-/// write to one of them. Root and this user are allowed; the owner of `/` may own the folders above
-/// the file's folder, and a folder with the sticky bit may be writable. Symbolic links are followed
-/// before the check. As in sshd, the check of a file below this user's home ends at the home,
-/// because this user does not control the folders above it.
+/// Refuses `file`, opened at `path`, if another user owns, or may write to, the file or a folder
+/// above it. Root and this user are allowed; the owner of `/` may own the folders above the file's
+/// folder, and a folder with the sticky bit may be writable. Symbolic links are followed first. As
+/// in sshd, the check of a file below this user's home ends at the home.
 ///
 /// # Errors
 /// [`Kind::LocalFile`].
@@ -36,8 +35,7 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
     // A file without a path, such as a pipe, has no folder either.
     let Ok(place) = path.canonicalize() else { return Ok(()) };
-    // In a user namespace, root's folders may belong to the overflow user. So the owner of `/` may
-    // own the folders above the file's folder.
+    // In a user namespace, root's folders may belong to the overflow user.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();
     for (above, folder) in place.ancestors().skip(1).enumerate() {
         let owners = owners(user, top, above);
@@ -49,8 +47,8 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     Ok(())
 }
 
-/// Returns the users who may own the folder that is `above` folders above the folder of the file.
-/// `top` owns the root folder.
+/// Returns the users who may own the folder that is `above` folders above the file's folder. `top`
+/// owns `/`.
 fn owners(user: u32, top: u32, above: usize) -> [u32; 3] {
     [ROOT, user, if above == 0 { user } else { top }]
 }

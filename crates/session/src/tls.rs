@@ -30,8 +30,7 @@ fn protocols(fast_aes: bool) -> Vec<Vec<u8>> {
     all[usize::from(!fast_aes)..].iter().map(|name| name.to_vec()).collect()
 }
 
-/// Returns whether both sides have AES in hardware, from the chosen protocol name; `None` if the
-/// name is not longhaul's.
+/// Returns whether both sides have AES in hardware; `None` if the protocol name is not longhaul's.
 pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
     match chosen {
         Some(ALPN_FAST_AES) => Some(true),
@@ -51,8 +50,8 @@ pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     PeerId::from_der(only)
 }
 
-/// The ids that a side accepts. The check is part of the handshake: before the check, a client
-/// sends no data, not even its id.
+/// The ids that a side accepts. Before this check in the handshake, a client sends no data and no
+/// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
     /// Only this id.

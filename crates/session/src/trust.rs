@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::known::server_name;
 
-/// Asks the user whether the server `host:port` with the id `lh1:…` is to be trusted from now on.
+/// Asks the user whether to trust the server `host:port` with the id `lh1:…` from now on.
 pub type AskTrust<'a> = dyn Fn(&str, &str) -> bool + Sync + 'a;
 
 /// Refuses every unknown server.
@@ -49,8 +49,7 @@ impl Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }
 
-    /// Returns the pin of the server at `host` and `port`: its own pin, or else the pin without a
-    /// server.
+    /// Returns the pin of the server at `host` and `port`, or else the pin without a server.
     pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
         let own = self.pins.iter().find(|pin| pin.names(host, port));
         own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))

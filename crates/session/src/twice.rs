@@ -1,9 +1,8 @@
 //! A UDP socket that sends each packet of the control stream twice, as long as packets are few.
 //!
-//! A repair costs at least a round trip. If losses are independent, a copy of each packet turns a
-//! loss ratio of 12 % into 1.4 % (0.12²). QUIC drops the second of two equal packets (RFC 9000
-//! section 12.3). A token bucket (the budget) limits the bytes of the copies. While the bucket is
-//! empty, packets are sent once, and QUIC repairs losses.
+//! A repair costs at least a round trip. With independent losses, a copy turns a loss ratio of 12 %
+//! into 1.4 %. QUIC drops the second of two equal packets (RFC 9000 section 12.3). A token bucket
+//! (the budget) limits the copies.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -22,8 +21,7 @@ const RATE: f64 = 32.0 * 1024.0;
 /// Bytes of copies in a burst: enough for the first packets of a few sessions.
 const BURST: f64 = 16.0 * 1024.0;
 
-/// The bit of the first byte that is set in packets with a long header, as in the handshake (RFC
-/// 9000 section 17.2).
+/// The bit of the first byte that marks a long header (RFC 9000 section 17.2).
 const HANDSHAKE: u8 = 0x80;
 
 /// Which packets are sent twice.
@@ -31,8 +29,8 @@ const HANDSHAKE: u8 = 0x80;
 pub(super) enum Copies {
     /// All packets, at a client.
     All,
-    /// All packets except handshake packets. Before a server has validated the client's address, it
-    /// must not send more than three times the bytes that it received (RFC 9000 section 8.1).
+    /// All packets except handshake packets: before a server has validated the client's address, it
+    /// may send at most three times the received bytes (RFC 9000 section 8.1).
     Established,
 }
 

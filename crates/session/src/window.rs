@@ -1,22 +1,17 @@
 //! A congestion window for the control stream, with a floor that no loss lowers.
 //!
 //! The control stream usually carries a few kilobytes in a round trip. A controller that backs off
-//! at each loss would starve the control stream at 12 % random loss. The window therefore has a
-//! floor.
+//! at each loss would starve it at 12 % random loss.
 //!
-//! If the stream itself carries much (a long list of files, or an object without another carrier),
-//! the floor alone would limit each round trip. So the window changes once a round; a round is one
-//! window of packets and their acknowledgements. The window grows after a round that used the whole
-//! window, lost little and met no queue. The window shrinks after a round that lost much or met a
-//! queue.
+//! For a stream that carries much, the window changes once a round: one window of packets and their
+//! acknowledgements. It grows after a round that used the whole window, lost little and met no
+//! queue. It shrinks after a round that lost much or met a queue.
 //!
-//! One late packet does not prove a queue, because a host that does not run for a moment also
-//! delays packets. The delay of a round is therefore the smallest delay in its second half. The
-//! round after a shrink still waits in the old queue, so its delay does not shrink the window
-//! again. A loss of up to a sixteenth of a round counts as a property of the path; only a higher
-//! loss counts as congestion.
+//! A host that does not run for a moment also delays packets, so the delay of a round is the
+//! smallest one in its second half. The round after a shrink still waits in the old queue, so its
+//! delay does not count. A loss of up to a sixteenth of a round counts as a property of the path.
 //!
-//! If an earlier transfer has measured the path, the window may jump (`jump`).
+//! After an earlier transfer over the path, the window may jump (`jump`).
 
 mod jump;
 
@@ -31,27 +26,26 @@ use jump::{Jump, State};
 
 /// Minimum size of the window in bytes.
 const FLOOR: u64 = 64 << 10;
-/// Maximum size of the window in bytes. Also the limit on unacknowledged bytes of the connection
-/// while a stream sends the content of files. A path of 1 Gbit/s and 100 ms holds 12.5 MB, and as
-/// much again is sent while a lost packet is repeated.
+/// Maximum window in bytes; also the limit on unacknowledged bytes while a stream sends files. A
+/// path of 1 Gbit/s and 100 ms holds 12.5 MB; as much again is sent while a lost packet is
+/// repeated.
 pub(super) const BULK: u64 = 32 << 20;
-/// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
-/// met no queue. Once a round was too large for the path, the window grows by [`GENTLY`] instead.
+/// Below this size, the window quadruples after a full round without loss or queue, until a round
+/// was too large for the path.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
-/// A round met a queue if it took longer than the shortest round by more than one part in
-/// [`QUEUE_SHARE`], and by more than [`UNREST`]. `UNREST` covers a host's own jitter.
+/// A round met a queue if it took longer than the shortest round by one part in [`QUEUE_SHARE`],
+/// and by [`UNREST`] (a host's own jitter).
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
-/// Bytes a second that may be sent beyond the window while no acknowledgement arrives, for at most
-/// [`LONGEST_OUTAGE`]. Without these bytes the connection would learn late that an outage is over:
-/// a full window permits only probes, and their interval doubles each time (RFC 9002, section
-/// 6.2.1).
+/// Bytes a second allowed beyond the window while no acknowledgement arrives, for at most
+/// [`LONGEST_OUTAGE`]. A full window permits only probes, whose interval doubles (RFC 9002, section
+/// 6.2.1), so the connection would notice the end of an outage late.
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
-/// Once a round was too large for the path, a full round grows the window by one part in this many.
+/// Later, a full round grows the window by one part in this many.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
@@ -86,9 +80,8 @@ struct Round {
 }
 
 impl Round {
-    /// Returns whether the round used the whole `window`. At the start, acknowledgements of the
-    /// handshake may arrive before there is something to send. So a small window counts as used if
-    /// seven eighths of it were sent.
+    /// Returns whether the round used the whole `window`. A small window counts as used from seven
+    /// eighths: handshake acknowledgements may arrive before there is something to send.
     fn is_full(&self, window: u64) -> bool {
         !self.idle || window < FAST && self.sent >= window / 8 * 7
     }
@@ -108,9 +101,8 @@ impl Window {
         }
     }
 
-    /// Allows the window to jump to a flight of `bytes` (see `jump`) after a round that confirms
-    /// the path. The other side may have named this number, so the number is limited. Clones of the
-    /// window share the permission.
+    /// Allows a jump to a flight of `bytes` (see `jump`) after a round that confirms the path. The
+    /// number is limited, because it may come from the other side. Clones share the permission.
     pub(super) fn resume(&self, bytes: u64, now: Instant) {
         self.jump.allow(bytes.min(BULK / 2), now);
     }
@@ -232,8 +224,8 @@ impl Controller for Window {
         }
     }
 
-    // quinn reports a loss after it has processed the acknowledgements that reveal the loss. If the
-    // round has ended by then, only a jump counts the loss.
+    // quinn reports a loss after the acknowledgements that reveal it. After the round's end, only a
+    // jump counts the loss.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, persistent: bool, lost_bytes: u64) {
         if let Some(round) = &mut self.round {
             round.lost += lost_bytes;
@@ -296,8 +288,7 @@ mod tests {
             Path { window: Window::new(), rate, one_in, now: Instant::now(), number: 0 }
         }
 
-        /// Sends as much as allowed in a round trip, up to `bytes`; returns the amount. Losses are
-        /// reported with the first of several acknowledgements, within the round.
+        /// Sends as much as allowed in a round trip, up to `bytes`; returns the amount.
         fn round(&mut self, bytes: u64) -> u64 {
             let (begun, first) = (self.now, self.number);
             let mut sent = 0;
@@ -330,7 +321,7 @@ mod tests {
 
     #[test]
     fn an_outage_leaves_room_for_a_packet_each_second() {
-        // The room grows by 2,048 bytes a second, for 10 s and later for the maximum of 30 s.
+        // 2,048 bytes a second, for 10 s and later for at most 30 s.
         let mut window = Window::new();
         let now = Instant::now();
         window.on_sent(now - Duration::from_secs(10), PACKET, 1);
@@ -376,8 +367,7 @@ mod tests {
 
     #[test]
     fn a_queue_ends_the_growth_near_what_the_path_holds() {
-        // A path of 10 Mbit/s holds 125 kB in a round trip of 100 ms. With its queue the sent bytes
-        // stay below about twice that.
+        // The path of 10 Mbit/s holds 125 kB in 100 ms; with its queue, about twice that.
         let mut path = Path::new(1_250_000, NEVER);
         let sent: Vec<u64> = (0..200).map(|_| path.round(WIDE)).collect();
         let later = &sent[20..];
@@ -511,8 +501,7 @@ mod tests {
         assert_eq!((path.window.bytes, path.window.jump.state), (2 * FLIGHT, State::None));
     }
 
-    /// Returns a window after a clean first round of packets 1 to 46 (a full window), before the
-    /// flight.
+    /// Returns a window after a clean first round of packets 1 to 46, before the flight.
     fn confirmed() -> (Window, Instant) {
         let (mut window, begun) = (Window::new(), Instant::now());
         window.resume(FLIGHT, begun);
@@ -603,8 +592,7 @@ mod tests {
 
     #[test]
     fn a_path_that_carries_a_hundredth_of_the_remembered_rate_gets_little_more_than_the_flight() {
-        // The path of 10 Mbit/s holds 125 kB in a round trip, and its queue as much. The rest of
-        // each flight is lost.
+        // The path of 10 Mbit/s holds 125 kB in a round trip, and its queue as much.
         let mut path = remembered(1_250_000, NEVER, FLIGHT);
         let room = 250_000;
         let mut sent = path.round(WIDE);

@@ -1,5 +1,5 @@
-//! The client's side of the shared tree: calls and watches over successive connections. A presence
-//! is a value that the server deletes when its writer disconnects.
+//! The client's side of the shared tree: calls and watches over successive connections. The server
+//! deletes a presence (a value) when its writer disconnects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,8 +29,7 @@ pub enum Order {
     Get(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// Changes a key.
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
-    /// Waits until this client has no presence at the key, then reports the key's value if the
-    /// client knows it.
+    /// Waits until this client has no presence at the key, then reports the key's value if known.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// Sends the entries of a prefix, then its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
@@ -54,10 +53,9 @@ fn lie(lie: Lie) -> Error {
         .advise("check that both sides run the same release")
 }
 
-/// Serves `orders` over the connection `first`. After a loss, calls `connect` for the next
-/// connection until it succeeds, fails permanently, or `retry_for` is over. Returns when `ends`
-/// completes, or when the program holds no handle and no order is pending. After a failure all
-/// pending and further orders get its reason.
+/// Serves `orders` over the connection `first`. After a loss, calls `connect` until it succeeds,
+/// fails permanently, or `retry_for` is over. Returns when `ends` completes, or when there is no
+/// handle and no pending order. After a failure all further orders get its reason.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -110,8 +108,8 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 #[derive(Default)]
 struct Client {
     instance: u64,
-    /// The value of `Begun.forgotten` (how often the server has discarded outcomes of this client
-    /// id's edits) when this program last had no pending edit.
+    /// The value of `Begun.forgotten` (how often the server has discarded outcomes) when this
+    /// program last had no pending edit.
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,
@@ -119,8 +117,7 @@ struct Client {
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
     /// Keys of presences that are being restored, by the number of the call.
     holds: BTreeMap<u64, Key>,
-    /// How many calls without an edit this program has made. The n-th of them has the number 2n;
-    /// edits have odd numbers.
+    /// Calls without an edit so far. The n-th has the number 2n; edits have odd numbers.
     calls: u64,
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
@@ -359,8 +356,7 @@ fn come_to(answer: &Reply, now: Option<Entry>) -> Answer {
     }
 }
 
-/// Ends a watch with an error. If the program's queue of events is full, the program sees the end
-/// without the error.
+/// Ends a watch with an error, unless the program's queue of events is full.
 fn report(watching: Watching, error: Error) {
     let _ = watching.tell.try_send(Err(error));
 }
@@ -380,8 +376,8 @@ async fn write(
     }
 }
 
-/// Runs a watch until it fails, the program drops its receiver, or `stopped` is true. In the last
-/// two cases the watch says goodbye to the server if its stream is open.
+/// Runs a watch until it fails, the program drops its receiver, or `stopped` is true. Then says
+/// goodbye, if the stream is open.
 async fn watch(
     connection: Connection,
     mut watching: Watching,

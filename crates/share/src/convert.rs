@@ -1,5 +1,4 @@
-//! Converts and validates the messages of a shared tree. A presence is a value that the server
-//! deletes when its writer disconnects.
+//! Converts and validates the messages of a shared tree.
 
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ fn value(value: Vec<u8>) -> Result<Arc<[u8]>, Error> {
 /// Returns the edit that a client requests.
 ///
 /// # Errors
-/// The request is invalid; the client gets the error.
+/// The request is invalid.
 pub fn edit(put: Put) -> Result<Edit, Error> {
     let condition = match (put.version, put.not_since) {
         (None, None) => Condition::Always,
@@ -51,7 +50,7 @@ pub fn edit(put: Put) -> Result<Edit, Error> {
 /// Returns the presence that a client restores.
 ///
 /// # Errors
-/// The request is invalid; the client gets the error.
+/// The request is invalid.
 pub fn hold(hold: messages::Hold) -> Result<Hold, Error> {
     let messages::Hold { key: name, value: bytes, version, strict: is_strict, .. } = hold;
     Ok(Hold { key: key(&name)?, value: value(bytes)?, version, is_strict })

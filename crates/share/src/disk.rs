@@ -1,11 +1,9 @@
-//! The file of a shared tree of values: a redb database.
+//! The file of a shared tree of values: a redb database. Every commit is synced before it is
+//! acknowledged (`Durability::Immediate`). Presence (values that end with their writer's
+//! connection) is not stored.
 //!
-//! Every commit is synced before it is acknowledged (`Durability::Immediate`), so acknowledged
-//! changes survive a killed process and a power cut. Presence (values that the server deletes when
-//! their writer disconnects) is not stored.
-//!
-//! Each change gives the tree the next revision (a number). The version of a key is the revision
-//! that its last change created.
+//! Each change gives the tree the next revision (a number). The version of a key is the revision of
+//! its last change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +23,10 @@ const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition:
 /// Client → how often outcomes of its edits were discarded.
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Name of the counter that limits the revisions: no change of any run has a revision above its
-/// value.
+/// Name of the stored limit: no change of any run has a revision above its value.
 const CEILING: &str = "ceiling";
-/// A new stored limit of revisions is this far above the last revision. Changes of presence alone
-/// need a commit only when they exceed the limit.
+/// A new stored limit is this far above the last revision. Changes of presence alone need a commit
+/// only above the limit.
 const AHEAD: u64 = 4096;
 
 #[derive(Debug)]
@@ -62,8 +59,8 @@ impl Disk {
         Ok(begun)
     }
 
-    /// Reads the tree and its writers. The tree gets a revision above those of all earlier changes,
-    /// so a watcher with an earlier revision needs a new snapshot.
+    /// Reads the tree and its writers. The tree gets a revision above all earlier ones, so a
+    /// watcher with an earlier revision needs a new snapshot.
     pub(crate) fn load(&self, limits: Limits) -> Result<Calls, Trouble> {
         let reading = self.database.begin_read()?;
         let table = reading.open_table(VALUES)?;

@@ -1,13 +1,12 @@
 //! A tree of small values that clients of a server watch and edit.
 //!
-//! The logic of the tree and of watching is in `longhaul_proto::share`. Each change gives the tree
-//! its next revision; the version of a key is the revision of its last change. A presence is a
-//! value that the server deletes when its writer disconnects. The modules of this crate:
+//! The logic is in `longhaul_proto::share`. Each change gives the tree its next revision; the
+//! version of a key is the revision of its last change. A presence is a value that the server
+//! deletes when its writer disconnects. The modules:
 //! - [`messages`]: the wire messages; [`convert`] validates them.
 //! - `disk`: the file that keeps the tree; `store`: the thread that owns the tree and the file.
 //! - `server` and [`client`]: the two sides of a session's streams.
-//! - `turns` (pending calls at the server) and `unread` (data of a client that its program has not
-//!   read): memory limits.
+//! - `turns` (pending calls at the server) and `unread` (unread data of a client): memory limits.
 
 pub mod client;
 #[doc(hidden)]

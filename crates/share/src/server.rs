@@ -32,8 +32,7 @@ pub struct Shared {
     turns: Turns,
 }
 
-/// The writer of a stream. Its presences (values that the server deletes when their writer
-/// disconnects) end with the stream.
+/// The writer of a stream. Its presences end with the stream.
 struct Writing<'a> {
     store: &'a Store,
     client: [u8; 32],
@@ -54,11 +53,10 @@ impl Drop for Writing<'_> {
 type Answering = Pin<Box<dyn Future<Output = Result<Told, Error>>>>;
 
 impl Shared {
-    /// Opens the tree in the file at `path`, which is created if missing.
+    /// Opens the tree in the file at `path`; creates it if missing.
     ///
     /// # Errors
-    /// [`Kind::LocalFile`]: the file cannot be read or written, has another format, or is open in
-    /// another process.
+    /// [`Kind::LocalFile`]: the file cannot be read or written, or another process has it open.
     pub fn open(path: &Path) -> Result<Rc<Shared>, Error> {
         let store = Store::open(path, Limits::default())?;
         // 0 is reserved: in a request it means a client without data.
@@ -73,10 +71,10 @@ impl Shared {
     }
 
     /// Answers a stream to its end, and says goodbye; `first` is its first message. Ends early with
-    /// the reason that `stopped` returns.
+    /// the reason from `stopped`.
     ///
     /// # Errors
-    /// The stream ended for any other reason than the client's goodbye.
+    /// The stream ended without the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,

@@ -1,9 +1,9 @@
-//! The thread that owns a shared tree of values and its file. It serialises all reads and changes.
-//! Waiting edits are committed together; clients and watchers get the result after the commit.
+//! The thread that owns a shared tree of values and its file. It serialises all reads and changes,
+//! and commits waiting edits together before it answers them.
 //!
-//! If a commit fails, the thread reads the tree from the file again before it answers, and ends the
-//! streams of all clients. The clients reconnect, and learn from the file's records of writers
-//! which edits were made.
+//! After a failed commit, the thread reads the tree from the file again, and ends the streams of
+//! all clients. The clients reconnect, and learn from the file's records of writers which edits
+//! were made.
 
 use std::path::Path;
 use std::thread;
@@ -19,8 +19,8 @@ use crate::disk::{Disk, Trouble};
 /// Maximum number of commands in one batch.
 const BATCH: usize = 1024;
 
-/// Result of an edit: the revision of the tree, and the version of the key (0 if there was nothing
-/// to delete).
+/// Result of an edit: the tree's revision, and the key's version (0 if there was nothing to
+/// delete).
 pub(crate) type Made = Result<(u64, u64), Failed>;
 
 #[derive(Clone, Debug)]
@@ -44,27 +44,25 @@ type Read = (u64, Option<Entry>);
 pub struct Size {
     /// Keys that have a value.
     pub keys: u64,
-    /// The revision of the tree: at least the number of changes in this and earlier runs. A restart
-    /// adds up to 4097.
+    /// The revision of the tree: at least the number of changes in all runs. A restart adds up to
+    /// 4097.
     pub changes: u64,
     /// Watches that have received all changes.
     pub watches: u64,
 }
 
 pub(crate) enum Command {
-    /// Starts a stream of a writer. The flag says whether this is the writer's first stream. The
-    /// number says how often the server had discarded outcomes of the client's edits when the
-    /// writer last had no pending edit.
+    /// Starts a stream of a writer: whether it is the writer's first stream, and how often the
+    /// server had discarded outcomes when the writer last had no pending edit.
     Begin(By, bool, Option<u64>, Reply<u64>),
-    /// An edit, and whether its value is a presence (a value that is deleted when the writer's
-    /// stream ends).
+    /// An edit, and whether its value is a presence (it ends with the writer's stream).
     Edit(Call, bool, Reply<(u64, u64)>),
     Hold(By, Hold, Reply<(u64, u64)>),
     Read(Key, Reply<Read>),
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
     Count(oneshot::Sender<Size>),
-    /// A stream has ended, and its presences with it. The flag says whether the client said
-    /// goodbye: the writer then does not return.
+    /// A stream has ended, and its presences with it. After a goodbye (the flag) the writer does
+    /// not return.
     Ended(By, bool),
 }
 
@@ -171,8 +169,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Refuses the commands of `batch` while the file cannot be read. Watchers wait, because the
-    /// old tree may be wrong.
+    /// Refuses `batch` while the file cannot be read. Watchers wait: the old tree may be wrong.
     fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
         let closed = || Failed::Closed(why.to_owned());
         for command in batch {
@@ -267,8 +264,8 @@ impl Keeper {
         }
     }
 
-    /// Stores changes that the tree already has, and the outcomes of their edits. If that fails,
-    /// reads the tree from the file again.
+    /// Stores changes that the tree already has, and their outcomes. After a failure, reads the
+    /// tree from the file again.
     fn commit(&mut self, changes: &[Change]) -> Result<(), String> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
         if !disk.must_store(changes) && !self.calls.must_store() {

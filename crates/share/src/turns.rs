@@ -6,9 +6,8 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Semaphore;
 
-/// Maximum number of pending calls of one client id, over all its streams. A call is pending until
-/// its answer is written. A call and its answer have a value of at most 64 KiB each, so all
-/// together take at most 32 MiB (256 × 2 × 64 KiB).
+/// Maximum number of calls of one client id without a written answer, over all its streams. Calls
+/// and answers have at most 64 KiB each: together 32 MiB (256 × 2 × 64 KiB).
 const TURNS: usize = 256;
 
 /// The calls of each client.

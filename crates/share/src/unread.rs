@@ -1,8 +1,6 @@
-//! Limits the data that a client has received for its watches, and that its program has not read
-//! yet.
-//!
-//! A client may have 15 watches, and the server decides how much data each of them delivers. So
-//! all watches of a client share one limit, which includes incomplete snapshots.
+//! Limits the data of a client's watches that its program has not read. The server decides how much
+//! data each of up to 15 watches delivers, so they share one limit, which includes incomplete
+//! snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longhaul_proto::share::Update;
 use longhaul_session::{Error, Kind};
 
-/// Limit on unread data of all watches of a client, in bytes: two snapshots of the largest possible
-/// tree.
+/// Limit on unread bytes of a client: two snapshots of the largest possible tree.
 const MOST: usize = 2 << 30;
 
 #[derive(Clone, Debug)]

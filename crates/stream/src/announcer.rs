@@ -1,5 +1,5 @@
-//! Sends sealed control datagrams to the server: their source is the receiver's address, and their
-//! content is the epoch of its keys.
+//! Sends sealed control datagrams to the server: they tell the receiver's address and the epoch of
+//! its keys.
 
 use std::sync::Arc;
 
@@ -33,8 +33,7 @@ impl Announcer {
         self.due = Time::ZERO;
     }
 
-    /// Sends an announcement if one is due. `epoch` is the serial number of the newest keys that
-    /// this end has; 0 means no keys yet.
+    /// Sends an announcement if one is due. `epoch` is the number of the newest known keys, or 0.
     pub(crate) fn send_if_due(&mut self, now: Time, epoch: u64) {
         if now < self.due {
             return;

@@ -1,5 +1,4 @@
-//! The remote side of a session over ssh. ssh starts the remote side for one client, and the remote
-//! side ends with ssh.
+//! The remote side of a session over ssh. ssh starts it for one client, and it ends with ssh.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -33,8 +32,7 @@ pub struct SshSide {
     lines: Lines,
 }
 
-/// Opens a UDP socket on all addresses of this host, on a port of `ports`, or on any port without
-/// `ports`.
+/// Opens a UDP socket on all addresses of this host, on a port of `ports` or any port.
 ///
 /// # Errors
 /// No port of the range is free.
@@ -42,12 +40,12 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
     in_range(ports, |address| Ok(bind_both(address)?.0))
 }
 
-/// Introduces this process, started by ssh, to the client. Takes over standard input and output,
-/// opens a control port (one of `ports`, or any), sends its id, this host's address, the control
-/// port and `data_port`, and waits for the client's id. Needs a running tokio runtime.
+/// Introduces this process to the client through ssh: takes over standard input and output, opens a
+/// control port (one of `ports`, or any), sends its offer, and waits for the client's id. Needs a
+/// running tokio runtime.
 ///
 /// # Errors
-/// ssh did not start this process, no port is free, or the client does not introduce itself.
+/// ssh did not start this process, no port is free, or the client does not answer.
 pub async fn accept_over_ssh(
     identity: &Identity,
     ports: Option<(u16, u16)>,
@@ -97,9 +95,8 @@ pub async fn accept_over_ssh(
 }
 
 impl SshSide {
-    /// Returns the next session of the client that started this process. `None` if ssh has ended,
-    /// or ssh's channel was used for a session. Cancel-safe except while a session starts through
-    /// ssh itself.
+    /// Returns the next session of the client; `None` if ssh has ended, or ssh's channel was used
+    /// for a session. Cancel-safe except while a session starts through ssh itself.
     ///
     /// # Errors
     /// The session through ssh itself failed.

@@ -1,5 +1,5 @@
-//! The messages that pass through ssh before the session starts: lines of text with a mark, so
-//! banners and login greetings do no harm.
+//! The messages through ssh before the session: lines of text with a mark, between banners and
+//! other output.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,8 +11,7 @@ use crate::id::PeerId;
 /// The mark of a longhaul line. Other output, such as a prompt, may precede the mark.
 const MARK: &str = "longhaul-ssh/1 ";
 
-/// Maximum bytes kept of a longhaul line whose end has not been read. A line that exceeds this
-/// before its end counts as other output.
+/// Maximum bytes kept of a line. A longer line counts as other output.
 const LONGEST_LINE: usize = 4096;
 
 /// Maximum bytes of other output.
@@ -106,8 +105,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Returns the next longhaul line, without its mark; `None` at the end of the input, or after
-    /// too much other output. Cancel-safe.
+    /// Returns the next longhaul line without its mark; `None` at the end, or after too much other
+    /// output. Cancel-safe.
     pub(super) async fn next(
         &mut self,
         reader: &mut (impl AsyncBufRead + Unpin),

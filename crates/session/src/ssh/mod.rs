@@ -1,8 +1,8 @@
 //! Sessions that start with the user's own ssh, which starts `longhaul` on the remote side.
 //!
-//! The two ends exchange ids and addresses through ssh, as lines of text. Then the client connects
-//! directly, over QUIC or TCP, to the peer with the id that came through ssh. If no direct
-//! connection succeeds, both ends switch the ssh channel itself to TLS.
+//! The two ends exchange ids and addresses through ssh. Then the client connects directly, over
+//! QUIC or TCP, to the id that came through ssh. If that fails, both ends switch the ssh channel
+//! itself to TLS.
 
 mod far;
 mod lines;
@@ -55,14 +55,12 @@ pub struct SshTarget<'a> {
     pub arguments: &'a [String],
 }
 
-/// Starts the remote side through ssh and opens a session to it. As soon as the remote side has
-/// sent its offer (its id and ports), `offered` gets the most likely address of its data port, if
-/// this host knows one.
+/// Starts the remote side through ssh and opens a session to it. After the remote side's offer,
+/// `offered` gets the most likely address of its data port, if this host knows one.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: ssh fails, there is no `longhaul` on the remote side, or no session
-/// opens. [`Kind::Usage`]: the ssh command is empty, or the destination is empty or begins with
-/// `-`.
+/// [`Kind::Unreachable`]: ssh fails, there is no remote `longhaul`, or no session opens.
+/// [`Kind::Usage`]: the ssh command or destination is empty, or the destination begins with `-`.
 pub async fn connect_ssh(
     target: &SshTarget<'_>,
     identity: &Identity,
@@ -105,15 +103,13 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the first line that the remote side sends to the client. It offers the ports `port` and
-/// `data_port` of the remote side, and no addresses.
+/// Returns the remote side's first line: it offers its ports, and no addresses.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
 
-/// Returns the addresses of the host name, to try in this order. Addresses that the offer also
-/// contains come first. Any other address in the offer may belong to another host, so it is not
-/// tried.
+/// Returns the addresses of the host name, those of the offer first. Other addresses of the offer
+/// may belong to another host.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();

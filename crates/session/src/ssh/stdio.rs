@@ -1,8 +1,7 @@
 //! This process's standard input and output as one byte stream.
 //!
-//! tokio's standard input reads on a thread that cannot be stopped. With such a thread, the remote
-//! process could not exit until ssh closed standard input, even after the end of the copy. So this
-//! module polls the descriptors.
+//! tokio's standard input reads on a thread that cannot be stopped: the remote process could not
+//! exit until ssh closed standard input. So this module polls the descriptors.
 
 use std::fs::File;
 use std::io;
@@ -23,10 +22,8 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    /// Takes over standard input and output. Any other output from now on is discarded.
-    ///
-    /// # Errors
-    /// Standard input or output is a file, not a pipe or socket as ssh provides.
+    /// Takes over standard input and output, which must be pipes or sockets. Other output is
+    /// discarded from now on.
     pub(super) fn take() -> io::Result<Stdio> {
         let input = polled(std::io::stdin().as_fd().try_clone_to_owned()?, Interest::READABLE)?;
         let output = polled(std::io::stdout().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;
@@ -41,8 +38,7 @@ impl Stdio {
 fn polled(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     let flags = fcntl_getfl(&descriptor)?;
     fcntl_setfl(&descriptor, flags.union(OFlags::NONBLOCK))?;
-    // SAFETY: the descriptor is moved in, so it stays open, and `as_raw_fd` of an `OwnedFd` always
-    // returns the same descriptor.
+    // SAFETY: the descriptor is moved in, so it stays open and `as_raw_fd` always returns the same.
     unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(io::Error::from)
 }
 

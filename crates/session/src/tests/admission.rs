@@ -58,8 +58,8 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             listener.accept().await;
         }
         assert_eq!((listener.dropped().unauthorised, listener.dropped().barred), (30, 0));
-        // Each refused handshake charges the network. The charges fade with time, so the limit may
-        // be reached only after more than twenty handshakes.
+        // The charges fade with time, so the limit may be reached only after more than twenty
+        // handshakes.
         let mut strangers = 0;
         while listener.dropped().barred == 0 {
             let stranger = Client::pinned(Carriers::Tcp, &server);
@@ -71,8 +71,8 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             assert!(strangers < 200, "nobody has to pause");
         }
         assert!(strangers > 20, "{strangers}");
-        // A network that has to pause may start one handshake a second. A refused client may have
-        // started the handshake of this second, so `client` has to send its first packet again.
+        // A refused client may have started this second's handshake, so `client` has to send its
+        // first packet again.
         let mut session = client.connect(to).await.expect("its network begins one a second");
         session.write(&3u32).await.expect("open");
         assert_eq!(listener.accept().await.peer, client.identity.id());

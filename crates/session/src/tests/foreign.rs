@@ -58,8 +58,8 @@ fn tls_clients_of_another_kind_are_dropped() {
         let mut listener = listen(LOOPBACKS[0], &server);
         let me = Identity::generate();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        // Three TLS clients: one supports X.509 certificates but no raw public keys, one offers
-        // another protocol in ALPN, one offers none.
+        // Three TLS clients: one without raw public keys, one with another protocol in ALPN, one
+        // without ALPN.
         let web = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .expect("it has suites of TLS 1.3")

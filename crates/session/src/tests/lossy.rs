@@ -9,7 +9,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::*;
 
-/// A path of `delay` each way that loses one packet in `one_in`, both ways, from a fixed seed.
+/// A path of `delay` each way that loses one packet in `one_in`, from a fixed seed.
 #[derive(Default)]
 struct Path {
     delay: Duration,
@@ -124,8 +124,7 @@ fn at_12_percent_loss_sessions_open_and_few_answers_take_much_longer_than_a_roun
     });
 }
 
-/// A controller that treats loss as congestion keeps two or three packets in flight at such a loss
-/// (CUBIC: RFC 9438, section 5).
+/// CUBIC keeps two or three packets in flight at such a loss (RFC 9438, section 5).
 #[test]
 fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
     run(async {
@@ -137,8 +136,8 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
         session.write(&much).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
-        // Use the packets of the second half of the 400 kB (in packets of 1,400 bytes): they are
-        // sent long after the first losses, and before the acknowledgements of the echo.
+        // Packets (of 1,400 bytes) of the second half of the 400 kB are sent long after the first
+        // losses, and before the acknowledgements of the echo.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());
         let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();

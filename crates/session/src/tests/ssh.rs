@@ -10,12 +10,12 @@ use tokio::net::unix::pipe;
 use super::*;
 use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
-/// The environment variable that makes a test process run as the remote side. Its value is the
-/// range of ports, `FIRST-LAST`, or `any`.
+/// Makes a test process run as the remote side. The value is the range of ports, `FIRST-LAST`, or
+/// `any`.
 const REMOTE_SIDE: &str = "LONGHAUL_TEST_REMOTE_SIDE";
 
-/// Not a test itself: the scripts below run it as `longhaul serve --ssh`. The client treats the
-/// output of the test harness as a login banner.
+/// Not a test: the scripts below run it as `longhaul serve --ssh`. The harness's output is like a
+/// login banner.
 #[test]
 fn remote_side_of_a_copy_over_ssh() {
     if let Ok(ports) = std::env::var(REMOTE_SIDE) {
@@ -58,8 +58,8 @@ fn script(path: &Path, text: &str) {
 }
 
 impl Host {
-    /// Returns a host whose sshd reports `reached` as its address, and whose `longhaul` is a script
-    /// that starts with the commands `before`.
+    /// Returns a host with `reached` as the address of its sshd, and a script as its `longhaul`
+    /// that starts with `before`.
     fn new(reached: Option<IpAddr>, before: &str) -> Host {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let fifo = folder.path().join("ended");

@@ -70,8 +70,8 @@ fn an_unread_stream_does_not_block_others() {
                     assert!(sent < 100, "unread data are bounded");
                 }
             };
-            // The test blocks a stream in each direction: the client does not read `near`, and the
-            // server does not read `unread`.
+            // Blocks a stream in each direction: the client does not read `near`, the server does
+            // not read `unread`.
             full(&mut far).await;
             let mut unread = connection.open("", 0).await.unwrap();
             unread.write(&1u32).await.unwrap();
@@ -215,10 +215,9 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
     });
 }
 
-/// Runs a client that opens a stream, sends a goodbye on it if `is_done`, and freezes until the
-/// server has ended the stream. The server sends 8 MiB on the stream, as for files: without files
-/// the send window is smaller. Returns the result of the stream's end at the server, whether
-/// another stream of the connection can send afterwards, and how many parts of the data the client
+/// Runs a client that opens a stream, says goodbye if `is_done`, and freezes until the server has
+/// ended the stream after 8 MiB. Returns the result of that end, whether another stream can send
+/// afterwards, and how many parts of the data the client reads.
 /// reads before the end.
 async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Result<u32, Error>) {
     let server = Identity::generate();
@@ -294,7 +293,7 @@ fn the_send_window_for_files_lasts_as_long_as_a_stream_sends_files() {
         let (_listener, near, _far) = open(Carriers::Quic).await;
         let connection = near.connection().unwrap();
         let window = || near.keeper().unwrap().send_window();
-        // 1 MiB at first; 32 MiB while a stream sends files; 4 MiB once much data is announced.
+        // 1 MiB at first; 32 MiB for files; 4 MiB for much data.
         assert_eq!(window(), 1 << 20);
         let (one, two) = (connection.open("", 0).await.unwrap(), connection.open("", 0).await);
         let two = two.unwrap();

@@ -1,13 +1,12 @@
 //! A jump of the window to the flight of an earlier transfer (Careful Resume, RFC 9959).
 //!
-//! - **Reconnaissance** (section 3.2): the jump requires a first full round without loss or
-//!   queueing, up to the acknowledgement of the last packet of that round.
-//! - **Unvalidated** (3.3): the window is the *flight*, which is half of the bytes that an earlier
-//!   transfer had in flight. This phase ends when the first packet of the flight is acknowledged.
+//! - **Reconnaissance** (section 3.2): the jump requires a full first round without loss or queue.
+//! - **Unvalidated** (3.3): the window is the *flight*: half of an earlier transfer's bytes in
+//!   flight. This phase ends at the first acknowledgement of the flight.
 //! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
 //!   until all of the flight is acknowledged or lost.
-//! - **Safe Retreat** (3.5): once the flight has lost too much, the window is half of the bytes
-//!   that were not lost.
+//! - **Safe Retreat** (3.5): after too many losses in the flight, the window is half of the bytes
+//!   that arrived.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,9 +66,8 @@ impl Jump {
         self.state = State::None;
     }
 
-    /// Records the end of a full round without a loss or a queue. `last` is the number of the last
-    /// packet sent. A flight that is not larger than `usual`, the next window without a jump, is
-    /// not used.
+    /// Records the end of a full round without a loss or a queue, up to packet `last`. A flight not
+    /// larger than `usual`, the next window, is not used.
     pub(super) fn confirm(&mut self, now: Instant, usual: u64, last: u64) {
         if let Some(Allowed { flight, until }) = self.set(None)
             && now <= until
@@ -87,8 +85,8 @@ impl Jump {
         }
     }
 
-    /// Records that a packet is sent. Returns the bytes of the flight if this packet is its first.
-    /// The caller has already recorded all losses that earlier acknowledgements show.
+    /// Records that a packet is sent, after all known losses are recorded. Returns the flight's
+    /// bytes at its first packet.
     pub(super) fn begin(&mut self) -> Option<u64> {
         let State::Confirmed(bytes) = self.state else { return None };
         let flight = Flight { bytes, lost: 0, validating: false, retreats: false };

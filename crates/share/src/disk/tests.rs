@@ -1,4 +1,4 @@
-//! The disk of the shared tree: power cuts at any write, and a file that cannot be opened again.
+//! Tests of the disk: power cuts at any write, and a file that cannot be opened again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,8 +41,8 @@ impl State {
 }
 
 impl Medium {
-    /// Returns a disk as after a power cut. The disk keeps each unsynced write with a chance of one
-    /// half; `chance` is the state of the random generator.
+    /// Returns a disk as after a power cut, with about half of the unsynced writes; `chance` is the
+    /// state of the random generator.
     fn after_cut(&self, chance: &mut u64) -> Medium {
         let state = self.0.lock().unwrap();
         let mut now = state.synced.clone();

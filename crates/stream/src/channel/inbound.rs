@@ -1,5 +1,4 @@
-//! The receiving end of a flow of datagrams: at a server for a client that sends, and at a
-//! subscriber.
+//! The receiving end of a flow of datagrams, at a server or a subscriber.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,15 +18,15 @@ use super::messages::Hop;
 use crate::announcer::Announcer;
 use crate::terms::{micros, written};
 
-/// The epoch (serial number) that a subscriber announces. A flow of a channel has one set of keys,
-/// so this is any number except 0, which would mean "no keys yet".
+/// The epoch that a subscriber announces. A flow of a channel has one set of keys: any number
+/// except 0 ("no keys yet") would do.
 const EPOCH: u64 = 1;
 /// Maximum number of messages queued for the task that takes them; later messages are dropped.
 const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
-/// The message interval for the loss meter. If datagrams are missing after a pause of more than
-/// 4.25 s, the meter assumes an outage and counts no losses.
+/// The message interval for the loss meter. After a pause of more than 4.25 s, the meter assumes an
+/// outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
 const MOST: usize = u16::MAX as usize;
 
@@ -64,16 +63,16 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the report for the other end; `None` for a flow without a deadline, and before the
-    /// first datagram.
+    /// Returns the report for the other end; `None` without a deadline, and before the first
+    /// datagram.
     pub(crate) fn hop(&self) -> Option<Hop> {
         let (losses, jitter) = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
         let (loss_ppm, burst_milli) = written(losses);
         Some(Hop { loss_ppm, burst_milli, jitter_micros: micros(jitter) })
     }
 
-    /// Returns how many messages were lost or dropped. Saturates, because a hostile sender can
-    /// leave out 2^64 numbers.
+    /// Returns how many messages were lost or dropped. Saturates: a hostile sender can leave out
+    /// 2^64 numbers.
     pub(crate) fn missed(&self) -> u64 {
         self.lost.load(Ordering::Relaxed).saturating_add(self.dropped.load(Ordering::Relaxed))
     }

@@ -1,8 +1,6 @@
-//! Links between servers: messages in a room (a meeting point of clients) here are also sent to the
-//! room of the same name at another server, and vice versa.
-//!
-//! A message keeps its origin and number, so a room drops the copy that arrives a second time
-//! around a ring of servers. A link does not send back messages that it delivered.
+//! Links between servers: messages in a room here are also sent to the room of the same name at
+//! another server, and vice versa. A message keeps its origin and number, so a room drops the copy
+//! that comes around a ring of servers.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -27,8 +25,8 @@ use crate::terms::micros;
 /// A link retries as long as its server runs.
 const RETRY: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Links the room `name` to the room of the same name at another server. `connect` opens sessions
-/// with that server, also after a lost connection. `me` is the id of this server.
+/// Links the room `name` to the same room at another server. `connect` opens each session. `me` is
+/// this server's id.
 ///
 /// # Errors
 /// A limit is reached here, or the other server refuses the link. Never returns without an error.

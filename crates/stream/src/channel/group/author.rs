@@ -1,8 +1,7 @@
 //! Authentication codes that prove the author of a message to the server.
 //!
-//! A subscriber has the encryption keys of all senders, so it could forge their messages. The
-//! server must reject messages from a client that may only read. So each message ends with a code
-//! under a key that only its sender and the server have.
+//! A subscriber has the encryption keys of all senders, so it could forge their messages. So each
+//! message ends with a code under a key that only its sender and the server have.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};

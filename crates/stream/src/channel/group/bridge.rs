@@ -1,7 +1,6 @@
-//! The bridge between a room and its multicast group, at the server. A room is a server's meeting
-//! point for clients: each message that a client sends to the room goes to all subscribers. An
-//! epoch is the time during which the members have the same keys. A new epoch begins after a member
-//! has left, and when the sender numbers of the epoch are used up.
+//! The bridge between a room and its multicast group, at the server. An epoch is the time during
+//! which the members have the same keys. A new epoch begins after a member has left, or when the
+//! sender numbers are used up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,12 +28,11 @@ use crate::channel::rooms::{Charge, Published, Role, Rooms, Seat};
 use crate::channel::stamp;
 use crate::send::ethernet;
 
-/// Delay from a member's goodbye to the new epoch. One new epoch covers all members that leave
-/// meanwhile.
+/// Delay from a member's goodbye to the new epoch, for all members that leave meanwhile.
 const SOON: Duration = Duration::from_secs(1);
 /// Delay from the loss of a member without a goodbye to the new epoch: short, because the server
-/// may have withdrawn the right of this member. Also the minimum length of an epoch, unless its
-/// sender numbers are used up earlier.
+/// may have withdrawn the member's right. Also the minimum length of an epoch, unless its sender
+/// numbers are used up.
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// Maximum number of sending members. An epoch has at least two sender numbers for each.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
@@ -183,8 +181,7 @@ impl Bridge {
     }
 }
 
-/// The server's record of a member of the group. A new epoch begins soon after this value is
-/// dropped.
+/// The server's record of a member. A new epoch begins soon after its drop.
 pub(super) struct Member {
     bridge: Rc<Bridge>,
     pub(super) sender: Option<Rc<Sender>>,
@@ -192,8 +189,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Returns the message with the group and the keys of the current epoch for this member. A
-    /// sender gets a new number each time.
+    /// Returns the group and the keys of the current epoch for this member. A sender gets a new
+    /// number each time.
     pub(super) fn group(&self) -> messages::Group {
         let Bridge { group, state, .. } = &*self.bridge;
         let Some(sender) = &self.sender else {
@@ -229,7 +226,7 @@ impl Drop for Member {
     }
 }
 
-/// A running bridge: its socket, and its seats in the room (one as a subscriber, one as a sender).
+/// A running bridge: its socket, and its two seats in the room.
 pub(super) struct Running {
     bridge: Rc<Bridge>,
     from: Seat,
@@ -288,8 +285,8 @@ impl Running {
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);
-                    // No member gets the new key before the bridge does. So `ears` holds no
-                    // datagrams that are sealed with this key.
+                    // No member gets the new key before the bridge: `ears` holds no datagrams for
+                    // it.
                     ears.renew(clock::now(), epoch, &mut Vec::new());
                 }
                 () = bridge.due() => bridge.renew(),

@@ -1,5 +1,4 @@
-//! Receives the messages of a multicast group. An epoch is the time during which the same keys are
-//! valid.
+//! Receives the messages of a multicast group. The keys change with each epoch.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -67,9 +66,8 @@ impl Ears {
         Ears { now, before: None, own, early, lost: 0, scratch, joined }
     }
 
-    /// Sets the key of a new epoch. Opens datagrams that arrived before the key, and appends their
-    /// messages to `out`. Ignores a key that is already known: a new [`Known`] would not recognise
-    /// duplicates of earlier datagrams.
+    /// Sets the key of a new epoch. Appends the messages of datagrams that arrived before it to
+    /// `out`. Ignores a known key: a new [`Known`] would not recognise duplicates.
     pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Received>) {
         let before = self.before.as_ref().map(|(known, _)| &known.epoch);
         if self.now.epoch == epoch || before == Some(&epoch) {

@@ -19,8 +19,8 @@ use crate::terms;
 pub(super) const SERVER: u32 = 0;
 const LABEL: &[u8] = b"longhaul group";
 
-/// The key of one flow. Only one end seals with it, and creates only one sealer from it: two
-/// sealers would use the same nonces.
+/// The key of one flow. Only one end creates a sealer from it, and only one: two would use the same
+/// nonces.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct FlowKey {
     epoch: u64,
@@ -103,9 +103,8 @@ fn described(group: &multicast::Group, suite: Suite) -> Group {
     }
 }
 
-/// Validates a server's description of a group, as members do, and returns the address; for the
+/// Validates a server's description of a group, and returns the address; for the fuzzer.
 /// fuzzer.
-///
 /// # Errors
 /// A value is out of its limits.
 pub fn address(group: &Group) -> Result<SocketAddr, Error> {
@@ -116,8 +115,7 @@ pub fn address(group: &Group) -> Result<SocketAddr, Error> {
 pub(super) struct Described {
     pub(super) address: GroupAddress,
     pub(super) hops: u8,
-    /// The epoch. In a description for a sender, the flow and the key are those of this sender
-    /// alone.
+    /// The epoch. For a sender, the flow and the key are its own.
     pub(super) epoch: Epoch,
 }
 

@@ -1,6 +1,4 @@
-//! The server's side of the sessions with members of the multicast group of a room. A room is a
-//! server's meeting point for clients: each message that a client sends to the room goes to all
-//! subscribers.
+//! The server's side of the sessions with members of a room's multicast group.
 
 use std::rc::Rc;
 
@@ -17,11 +15,11 @@ use crate::channel::rooms::Seat;
 use crate::channel::server::{About, COUNTED, Channels, flush, queue, send, senseless};
 
 impl Channels {
-    /// Joins the multicast group of the room `name`; `me` is the id of this server. Returns a
-    /// future that passes messages between room and group until the server ends.
+    /// Joins the multicast group of the room `name`; `me` is this server's id. The returned future
+    /// passes messages until the server ends.
     ///
     /// # Errors
-    /// The group cannot be joined, the room already has a group, or a limit of rooms is reached.
+    /// The group cannot be joined, the room already has one, or a limit is reached.
     pub fn bridge(
         &self,
         me: PeerId,
@@ -48,8 +46,7 @@ impl Channels {
 }
 
 impl Bridge {
-    /// Answers a client that sends to the group; `origin` identifies the client as a sender in the
-    /// room.
+    /// Answers a client that sends to the group; `origin` identifies it in the room.
     pub(in crate::channel) async fn sender(
         self: &Rc<Self>,
         about: &About,

@@ -1,7 +1,5 @@
-//! A subscriber that receives the messages of a room from its multicast group.
-//!
-//! The subscriber stays in the group while it reconnects to its server, so it still receives the
-//! messages of the other members.
+//! A subscriber that receives the messages of a room from its multicast group. It stays in the
+//! group while it reconnects to its server, so it still receives the other members' messages.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;

@@ -1,7 +1,5 @@
-//! A sender that sends its messages for a room to the multicast group of the room.
-//!
-//! The sender continues to send while it reconnects to its server, so the members still receive its
-//! messages.
+//! A sender that sends its messages for a room to its multicast group. It continues while it
+//! reconnects to its server.
 
 use std::time::Duration;
 
@@ -30,8 +28,7 @@ struct Place {
     key: FlowKey,
     author: Author,
     origin: u64,
-    /// Whether this is the first key of a session; if so, keys of earlier sessions are no longer
-    /// valid.
+    /// Whether this is the first key of a session; earlier keys are then no longer valid.
     is_first: bool,
 }
 
@@ -105,8 +102,8 @@ impl Control {
         }
     }
 
-    /// Sends the messages of the program once the server has described the group. Returns only with
-    /// an error.
+    /// Sends the program's messages once the server has described the group. Returns only with an
+    /// error.
     async fn send(&self, mut places: watch::Receiver<Option<Place>>, finished: &Notify) -> Error {
         let mut feed = Program { shared: self.shared.clone(), number: 0 };
         let mut speaking: Option<(Place, UdpSocket, Voice)> = None;

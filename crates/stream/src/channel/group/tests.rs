@@ -1,5 +1,4 @@
-//! Tests of the keys, senders and receivers of a multicast group. An epoch is the time during which
-//! the same keys are valid.
+//! Tests of the keys, senders and receivers of a multicast group.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -39,8 +39,7 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key, to be used after [`SWITCH`]. With `at_once` the next message already uses
-    /// it, because the old key is no longer valid.
+    /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message.
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let wait = if at_once { Span::ZERO } else { SWITCH };
         self.next = Some((seal, author, clock::now() + wait));
@@ -80,8 +79,8 @@ impl Voice {
         }
     }
 
-    /// Sends the repairs (redundant datagrams) for the last datagrams, if too few datagrams
-    /// followed to complete their group of the erasure code.
+    /// Sends the repairs (redundant datagrams) of an incomplete group of the erasure code, when
+    /// due.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
         // A failed send has the effect of a loss on the path.
