@@ -45,7 +45,7 @@ const UNREST: Duration = Duration::from_millis(10);
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
-/// Later, a full round grows the window by one part in this many.
+/// After such a round, a full round grows the window by one part in this many.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.

@@ -1,7 +1,6 @@
-//! A receiver's flow. A frame is sent as symbols, one per datagram: originals have the frame's
-//! bytes, and repairs can replace lost originals. The flow gathers symbols, and passes each frame
-//! with enough of them to the thread that restores lost originals. If the sender sends several
-//! frames together as a payload, the payload counts as one frame here.
+//! A receiver's flow. Each datagram has a symbol of a frame: an original (a part of its bytes), or
+//! a repair, which can replace a lost original. Frames with enough symbols go to the thread that
+//! restores originals. A payload (frames sent together) counts as one frame here.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -87,8 +86,7 @@ impl Frame {
 
 pub(crate) enum Gathered {
     Whole(Frame),
-    /// Missing frames: the first, the last, and how many of them arrived while the reader was
-    /// too slow.
+    /// Missing frames: the first, the last, and how many arrived while the reader was too slow.
     Gap(u32, u32, u32),
     Begun(Terms),
     Ended,
@@ -101,8 +99,7 @@ struct Run {
     /// One-way delay from the sender to this end: half the sum of both hops' round-trip times.
     path: Span,
     frames: BTreeMap<u32, Frame>,
-    /// Once the stream has ended: the time after which no more frames are expected, and the total
-    /// number of frames.
+    /// After the stream's end: when to expect no more frames, and the total number of frames.
     ends: Option<(Time, u32)>,
 }
 
@@ -111,8 +108,7 @@ pub(crate) struct Gathering {
     run: Option<Run>,
     meter: Meter,
     out: SyncSender<Gathered>,
-    /// Missing frames that are still to be reported to the restoring thread: the first, the last,
-    /// and how many of them arrived but found no room.
+    /// Missing frames still to be reported to the thread: as in `Gap`.
     owed: Option<(u32, u32, u32)>,
     begun: bool,
     ended: bool,
@@ -121,8 +117,7 @@ pub(crate) struct Gathering {
     overdue: u64,
 }
 
-/// A [`Gathering`] that several threads share. The lock is taken once per batch, and no code panics
-/// while it holds the lock.
+/// A shared [`Gathering`]. The lock is taken once per batch, and no code panics under it.
 pub(crate) type Shared = Arc<Mutex<Gathering>>;
 
 pub(crate) fn lock(shared: &Shared) -> MutexGuard<'_, Gathering> {
@@ -201,8 +196,8 @@ impl Gathering {
             return;
         }
         let placed = run.core.on_symbol(at, &head);
-        // A symbol that was sent again says nothing about the path's delay. Only frames without
-        // repairs have symbols sent again.
+        // Symbols sent again say nothing about the path's delay. Only frames without repairs have
+        // them.
         let is_first = head.repairs > 0 || placed == Placed::Keep;
         if head.index == 0 && is_first && !run.core.is_requested(head.frame) {
             self.meter.on_stamp(at, head.at);

@@ -1,5 +1,5 @@
-//! A sender's flow at the server: opens (decrypts) each datagram, and passes datagrams to the relay
-//! in buffers. A buffer has up to 64 KiB of opened datagrams.
+//! A sender's flow at the server: opens (decrypts) datagrams, and passes them to the relay in
+//! buffers of up to 64 KiB.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -61,8 +61,7 @@ pub(crate) struct Ingress {
     meter: Meter,
     arrivals: Arrivals,
     came: Arc<Came>,
-    /// Buffers that the relay has returned. A stream has a fixed number of buffers: if the relay is
-    /// slow, datagrams are lost, but the memory does not grow.
+    /// Buffers from the relay. Their number is fixed: a slow relay loses datagrams.
     spare: Receiver<Buffer>,
     relay: Sender<Work>,
     filling: Option<Buffer>,
@@ -120,9 +119,8 @@ impl Ingress {
 }
 
 impl Ingress {
-    /// Forwards the current buffer if the relay has returned another buffer. Otherwise continues to
-    /// fill the current buffer. Without this rule, all buffers would wait at a paused relay, each
-    /// nearly empty.
+    /// Forwards the current buffer if another one is free; else continues to fill it. Otherwise
+    /// nearly empty buffers would wait at a paused relay.
     fn end_batch(&mut self, now: Time) {
         self.again = None;
         if self.filling.as_ref().is_none_or(Buffer::is_empty) {

@@ -31,12 +31,12 @@ pub struct Received {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// Delay from the sender to the reader. It is half of the round-trip times of both hops, plus
-    /// the time by which the frame was slower than the fastest recent datagram.
+    /// Delay from the sender to the reader: half of both hops' round-trip times, plus the delay
+    /// behind the fastest recent datagram.
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,
-    /// Number of the frame's datagrams that were lost and restored. If a payload has several
-    /// frames, its first frame has the number for the whole payload, and the others have 0.
+    /// Number of the frame's restored datagrams. The first frame of a payload has the number of the
+    /// payload, the others 0.
     pub restored: u16,
 }

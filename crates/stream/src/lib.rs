@@ -1,19 +1,17 @@
 //! Streams: frames with a deadline, from one client through a server to other clients.
 //!
-//! The sender adds repairs to each frame, or keeps the frame to answer requests for lost datagrams
+//! The sender adds repairs to each frame, or keeps the frame for requests
 //! ([`longhaul_proto::stream`]). The server decrypts each datagram, encrypts it for each receiver
-//! and forwards it immediately; it passes requests on to the sender. So the repairs cover losses on
-//! the whole path, and the server stores no frame. Receivers report their losses, and the sender
-//! adapts to the worst path.
+//! and forwards it immediately. So repairs cover losses on the whole path. Receivers report their
+//! losses, and the sender adapts to the worst path.
 //!
 //! - [`messages`] (the wire messages) and `terms` (their validation).
-//! - The server: [`server`] answers clients, with `rooms` for its streams; `ingress` opens a
-//!   sender's datagrams, the thread `relay` forwards them, `place` has the address of a
-//!   receiver.
+//! - The server: [`server`] answers clients, with `rooms` for its streams; `ingress` opens
+//!   datagrams, the thread `relay` forwards them, `place` has a receiver's address.
 //! - [`channel`]: messages instead of frames.
-//! - The clients: [`send`] uses the thread `sending`. [`receive`] uses `gather` on the port's
-//!   thread and the thread `restore`, which decodes; `item` is their output. `announcer` sends the
-//!   receiver's address to the server. `link` has the connection of either client.
+//! - The clients: [`send`] uses the thread `sending`. [`receive`] uses `gather` and the thread
+//!   `restore`, which decodes; `item` is their output. `announcer` sends the receiver's address to
+//!   the server. `link` has the connection.
 
 mod announcer;
 pub mod channel;

@@ -10,8 +10,7 @@ use longhaul_net::sealing::open::Opener;
 use longhaul_net::socket::Path;
 use tokio::sync::Notify;
 
-/// A receiver that is silent for this long gets no datagrams: it is frozen, or its connection is
-/// lost.
+/// A receiver that is silent for this long gets no datagrams.
 const SILENCE: Span = Span::from_secs(4);
 /// Bytes of a control datagram's content: the epoch (serial number) of the receiver's data keys.
 pub(crate) const CONTENT: usize = 8;

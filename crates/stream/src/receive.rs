@@ -27,8 +27,7 @@ use crate::terms::{Phase, keys, micros, phase, written};
 const REPORT: Duration = Duration::from_secs(1);
 /// Maximum number of requests for lost symbols that wait for the connection.
 const REQUESTS: usize = 64;
-/// A stream fails if the server has forwarded frames for this long, and no datagram has ever
-/// arrived.
+/// A stream fails if the server has forwarded frames for this long and none has arrived.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
 
 /// The state of a receiver.
@@ -126,8 +125,7 @@ pub struct Control {
     withheld: u64,
 }
 
-/// Creates a receiver of the stream `name`. Returns the delivered items, the [`Control`] that keeps
-/// the connection, and the state.
+/// Creates a receiver of the stream `name`. Returns its items, its [`Control`] and its state.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -141,12 +139,11 @@ pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
 }
 
 impl Control {
-    /// Receives over the link `first` until the stream or `ends` has ended, and says goodbye to the
-    /// server. After a loss `connect` opens the next link, and may retry for `retry_for`.
+    /// Receives over the link `first` until the stream or `ends` has ended. After a loss, calls
+    /// `connect` for up to `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the receiver, none of the stream's datagrams arrives, or the connection
-    /// cannot be restored in time.
+    /// The server refuses the receiver, no datagram arrives, or the server does not return in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -217,8 +214,8 @@ impl Control {
         Ok(())
     }
 
-    /// Sends reports and requests for lost symbols to the server, and reads the server's messages,
-    /// until the stream is over.
+    /// Sends reports and requests for lost symbols, and reads the server's messages, until the
+    /// stream's end.
     async fn attend(
         &self,
         (writer, reader): (&mut FrameWriter, &mut FrameReader),

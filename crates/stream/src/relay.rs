@@ -93,8 +93,8 @@ pub(crate) enum Work {
     Remove(u64),
 }
 
-/// Starts the thread, for datagrams of at most `datagram` bytes. The thread ends when all clones of
-/// the returned [`Sender`] are dropped. The returned [`Receiver`] yields free buffers.
+/// Starts the thread, for datagrams of at most `datagram` bytes; it ends with the last [`Sender`].
+/// The [`Receiver`] yields free buffers.
 pub(crate) fn start(
     socket: Arc<Socket>,
     datagram: u16,
@@ -147,8 +147,7 @@ fn forward(
         return;
     };
     for (block, payload) in buffer.iter() {
-        // `push` fails if the receiver's keys are used up, or if the datagram is larger than the
-        // stream's sender declared. The datagram is then not sent.
+        // `push` fails if the receiver's keys are used up, or the datagram is larger than declared.
         if batch.push(&mut outlet.data, Kind::Data, block, payload).is_err() {
             outlet.withhold(block);
         }

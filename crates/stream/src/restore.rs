@@ -1,6 +1,5 @@
-//! The thread that restores the lost originals of frames, and passes frames to their reader. The
-//! originals of a frame are the datagrams with its bytes; further datagrams have repairs. A payload
-//! is a group of frames that the sender sends as one.
+//! The thread that restores lost originals (datagrams with a frame's bytes) from repairs, and
+//! passes frames to their reader. A payload is a group of frames that the sender sends as one.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +13,7 @@ use crate::gather::{Frame, Gathered};
 use crate::item::{Item, Received};
 use crate::terms::LENGTH;
 
-/// Maximum number of complete frames queued for the thread. Further frames are dropped, so a
-/// slow reader loses frames of its own stream only.
+/// Maximum number of complete frames queued for the thread. A slow reader loses further ones.
 const WAITING: usize = 4;
 const UNREAD: usize = 1;
 
@@ -33,8 +31,8 @@ pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread; returns the queue to the thread, and the reader of its items. The thread ends
-/// after the stream, or when the reader is dropped.
+/// Starts the thread; returns its queue, and its items. It ends after the stream, or without a
+/// reader.
 pub(crate) fn start(
     tally: Arc<Mutex<Tally>>,
 ) -> std::io::Result<(SyncSender<Gathered>, mpsc::Receiver<Item>)> {

@@ -1,4 +1,4 @@
-//! The streams of a server. A room is a stream with its sender, if it has one, and its receivers.
+//! The streams of a server. A room is a stream with its sender, if any, and its receivers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -234,7 +234,7 @@ impl Rooms {
     }
 
     /// Passes a receiver's request for lost symbols on to the sender, if [`may_request`] allows it.
-    /// If many requests wait for the sender, drops the request; the receiver repeats it.
+    /// Drops it if many requests wait; the receiver repeats it.
     pub(crate) fn request(&self, name: &Key, number: u64, again: Again) {
         let mut rooms = self.rooms.borrow_mut();
         let Some(Room { live: Some((_, live)), members, .. }) = rooms.get_mut(name) else { return };
@@ -261,8 +261,7 @@ impl Rooms {
         match (&room.live, member.ended) {
             (_, Some(frames)) => State { phase: 2, frame: frames, ..state },
             (None, None) => state,
-            // The receiver's address is not known yet. Report no stream, so that the receiver
-            // counts no frames as missed.
+            // The receiver's address is not known yet, so it must count no frames as missed.
             (Some(_), None) if !member.place.is_known() => state,
             (Some((_, live)), None) => State {
                 phase: 1,
@@ -331,8 +330,8 @@ impl Rooms {
     }
 }
 
-/// Counts a receiver's request for symbols of `frame`, and returns whether to pass it on. `next` is
-/// the next frame of the stream; `counts` has the receiver's requests for each recent frame.
+/// Counts a request for `frame`, and returns whether to pass it on. `next` is the stream's next
+/// frame; `counts` has this receiver's requests for recent frames.
 fn may_request(counts: &mut BTreeMap<u32, u8>, frame: u32, next: u32) -> bool {
     let oldest = next.saturating_sub(RECENT);
     *counts = counts.split_off(&oldest);

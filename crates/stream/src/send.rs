@@ -21,11 +21,10 @@ use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
 use crate::sending::{Counts, Order, Outgoing, lock, room, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 
-/// A packet size that fits every Ethernet path, also over IPv6. The server forwards datagrams
-/// unchanged, so they must fit the path to each receiver.
+/// A packet size that fits every Ethernet path, also over IPv6: unchanged datagrams must fit every
+/// receiver's path.
 const PACKET: u16 = 1500;
-/// A stream fails if no datagram arrives at the server within this time after the first one was
-/// sent.
+/// A stream fails if no datagram reaches the server within this time after the first one.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
 /// The sender adapts to the path when a measurement changes by more than this fraction.
 const CHANGE: f64 = 0.1;
@@ -45,8 +44,8 @@ pub struct Wish {
     pub overflow: Overflow,
     /// Number of receivers to wait for before the first frame is taken.
     pub receivers: u32,
-    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
-    /// the server, up to the size that fits every Ethernet path.
+    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, at
+    /// most as on Ethernet.
     pub datagram: Option<u16>,
     /// How to meet the deadline; `None` chooses repair or code from the measured path.
     pub way: Option<Way>,
@@ -104,8 +103,8 @@ impl Source {
         self.frame
     }
 
-    /// Takes a frame. Waits while the queue is full. If the stream drops frames that are offered
-    /// too fast, waits only until the thread has handled the earlier frames.
+    /// Takes a frame. Waits while the queue is full, or, if the stream drops frames, until the
+    /// thread has handled the earlier frames.
     ///
     /// # Errors
     /// The stream has ended.
@@ -114,8 +113,8 @@ impl Source {
         self.orders.send(Order::Frame(frame, permit)).map_err(|_| Ended)
     }
 
-    /// Declares that no more frames follow, and waits until all frames are sent. Returns the number
-    /// of frames, or of payloads if the stream is sent in payloads.
+    /// Waits until all frames are sent. Returns their number, or the number of payloads if they are
+    /// sent in payloads.
     ///
     /// # Errors
     /// The stream has ended.
@@ -149,11 +148,10 @@ pub(crate) fn ethernet(passes: Option<u16>) -> u16 {
     passes.unwrap_or(ethernet).min(ethernet)
 }
 
-/// Creates a sender of a stream. `run` is a random number by which a server recognises the sender
-/// after a reconnection.
+/// Creates a sender; a server recognises it by the random number `run` after a reconnection.
 ///
 /// # Errors
-/// A value of the request is out of range, or the system has no thread left.
+/// A value is out of range, or the system has no thread left.
 pub fn new(
     wish: Wish,
     run: u64,
@@ -196,12 +194,11 @@ impl Drop for Control {
 
 impl Control {
     /// Sends over the link `first` until `finished` returns the number of frames and the server has
-    /// received this number. After a loss `connect` opens the next link, and may retry for
-    /// `retry_for`.
+    /// received it. After a loss, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the stream, the deadline cannot be met, no datagram reaches the server,
-    /// or the connection cannot be restored in time.
+    /// The server refuses the stream, the deadline cannot be met, no datagram arrives, or the
+    /// server does not return in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -274,8 +271,8 @@ impl Control {
                         }
                         _ => continue,
                     };
-                    // Set the link first: when the program sees that the stream has begun, it
-                    // offers a frame immediately.
+                    // Set the link first: the program offers a frame as soon as the stream has
+                    // begun.
                     if let Some(out) = out.take() {
                         let _ = self.orders.send(Order::Link(Some(out)));
                     }
@@ -320,9 +317,8 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the plan for all receivers. If the deadline is too short for the farthest receiver,
-    /// returns the plan for the nearest receiver. If the deadline is too short for the nearest
-    /// receiver too, returns the previous plan.
+    /// Returns the plan for all receivers. If the deadline is too short for the farthest one, plans
+    /// for the nearest; if for that too, returns the previous plan.
     fn plan(&self, course: &Course) -> Result<Plan, Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         let (Terms { symbol, frame, per_second, deadline, group }, way) =

@@ -1,6 +1,5 @@
-//! The thread that sends a stream: codes, seals and paces its frames. A datagram has one symbol of
-//! a frame: an original (a part of the frame's bytes), or a repair (a symbol of an erasure code,
-//! which can replace a lost original).
+//! The thread that sends a stream: codes, seals and paces its frames. Each datagram has a symbol of
+//! a frame: an original (a part of its bytes), or a repair, which can replace a lost original.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,12 +21,10 @@ use crate::terms::{OVERHEAD, Terms};
 
 /// Maximum number of frames that wait behind the frame being sent.
 const WAITING: usize = 1;
-/// Maximum number of unsent frames in the thread and its channel: the frame being sent, and the
-/// frames that wait behind it.
+/// Maximum number of unsent frames: the frame being sent, and those that wait behind it.
 const ROOM: usize = WAITING + 1;
 
-/// Returns the number of permits for frames. If several frames are sent together as a payload, the
-/// payload that is being filled needs one more permit.
+/// Returns the number of permits for frames. A payload that is being filled needs one more.
 pub(crate) fn room(terms: &Terms) -> usize {
     ROOM + usize::from(terms.group > 1)
 }
@@ -38,7 +35,7 @@ pub(crate) enum Order {
     /// Sets where datagrams go; `None` while the connection is lost.
     Link(Option<Outgoing>),
     /// The measurements of the path, and the number of receivers. `keeps`: frames have no repairs,
-    /// so sent frames are kept for requests for lost symbols.
+    /// so they are kept for requests.
     Follow { path: Span, losses: Losses, rate: Rate, keeps: bool, receivers: u32 },
     /// A receiver, by its number, lacks symbols.
     Again(Request, u32),
@@ -110,7 +107,7 @@ pub(crate) fn start(
         .map(|_| orders_end)
 }
 
-/// A payload that is being filled with frames. The core sends a payload as one frame of its own.
+/// A payload that is being filled with frames. The core sends it as one frame.
 struct Filling {
     since: Time,
     frames: u32,
@@ -124,8 +121,8 @@ struct Sending {
     blocks: bool,
     receivers: u32,
     filling: Option<Filling>,
-    /// Number and bytes of each frame that the core holds. If the source waits for room
-    /// ([`Overflow::Block`]), each unsent frame keeps its permit.
+    /// Number and bytes of each frame in the core. With [`Overflow::Block`], each unsent frame
+    /// keeps its permit.
     frames: VecDeque<(u32, Vec<u8>, Option<OwnedSemaphorePermit>)>,
     encoder: Encoder,
     repairs: Vec<u8>,
@@ -209,9 +206,8 @@ impl Sending {
         }
     }
 
-    /// Returns when to send a payload that is not full: one deadline after its first frame came, or
-    /// immediately at the end of the stream. `None` without such a payload, or while the core has
-    /// an unsent frame.
+    /// Returns when to send a payload that is not full: one deadline after its first frame, or at
+    /// the stream's end. `None` without such a payload, or while the core has an unsent frame.
     fn payload_due(&self, is_end: bool) -> Option<Time> {
         let filling = self.filling.as_ref()?;
         let is_idle = self.core.oldest() == self.core.next();
@@ -237,8 +233,7 @@ impl Sending {
         }
     }
 
-    /// Drops the bytes of frames that the core no longer holds, and the permits of frames that the
-    /// core has sent.
+    /// Drops the bytes of frames that the core has dropped, and the permits of sent frames.
     fn forget(&mut self) {
         while self.frames.pop_front_if(|(number, ..)| !self.core.holds(*number)).is_some() {}
         // Only the newest frames can still be unsent, or be dropped out of order.
@@ -283,8 +278,8 @@ impl Sending {
         let from = match head.index.checked_sub(shape.originals()) {
             None => &bytes[index * symbol..bytes.len().min((index + 1) * symbol)],
             Some(repair) => {
-                // Computes the repairs only when the first one is due, so the originals never wait
-                // for the code.
+                // Computes the repairs when the first one is due, so the originals never wait for
+                // the code.
                 if self.coded != Some(head.frame) {
                     let originals = bytes.chunks(symbol);
                     self.encoder.encode(shape, originals, &mut self.repairs).ok()?;

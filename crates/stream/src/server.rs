@@ -69,11 +69,11 @@ impl Streams {
         self.rooms.list()
     }
 
-    /// Answers a client until the stream ends, and says goodbye; `first` is its first message.
-    /// Ends early with the reason that `stopped` returns.
+    /// Answers a client until the stream ends, and says goodbye; `first` is its first message. Ends
+    /// early with the reason from `stopped`.
     ///
     /// # Errors
-    /// The stream ended for any other reason than the client's goodbye.
+    /// The stream ended without the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -138,8 +138,8 @@ impl Streams {
         let news = (changed, requested);
         let frames = tokio::select! {
             frames = self.attend(&seat.name, number, news, writer, reader) => frames?,
-            // While this sender is in the room, the room keeps the other half of the channel. So
-            // this completes only when another process replaces the sender.
+            // Completes only when another process replaces the sender: until then, the room keeps
+            // the other half of the channel.
             _ = is_replaced => {
                 let what = "another process of this client now sends the stream";
                 return Err(Error::new(Kind::Unreachable, what));
@@ -152,8 +152,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends reports of the path and requests for lost symbols to a sender, until the sender's
-    /// stream ends. Returns the number of frames, if the sender has sent this number.
+    /// Sends reports and requests to a sender until its stream ends. Returns the number of frames,
+    /// if the sender has sent it.
     async fn attend(
         &self,
         name: &Key,

@@ -1,5 +1,4 @@
-//! Checks the parameters and the measurements in the messages of streams and channels, which come
-//! from other hosts.
+//! Checks the parameters and measurements in the messages of other hosts.
 
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_proto::endpoint::FlowId;
@@ -24,8 +23,7 @@ const GROUP: u32 = 10_000;
 pub(crate) const LENGTH: usize = 4;
 /// Maximum of any time in a message about the path.
 const LONGEST: Span = Span::from_secs(60);
-/// Maximum loss ratio that a sender adapts to. A lying receiver therefore cannot make the sender
-/// send without limit.
+/// Maximum loss ratio that a sender adapts to: a lying receiver cannot make it send without limit.
 const LOSS: f64 = 0.1;
 /// Maximum burst length that a sender adapts to, in datagrams.
 const BURST: f64 = 64.0;
@@ -47,8 +45,7 @@ pub struct Terms {
     pub per_second: f64,
     /// The maximum time from when the sender takes a frame until its delivery.
     pub deadline: Span,
-    /// Maximum number of frames in a payload; 1: each frame is sent separately. If it is
-    /// larger, `frame` and `per_second` describe payloads.
+    /// Maximum number of frames in a payload. Above 1, `frame` and `per_second` describe payloads.
     pub group: u32,
 }
 
@@ -56,7 +53,7 @@ impl Terms {
     /// Checks the parameters, of this end or of a peer.
     ///
     /// # Errors
-    /// The first parameter that is out of its limits.
+    /// The first parameter out of its limits.
     pub fn check(self) -> Result<Terms, Error> {
         let Terms { symbol, frame, per_second, deadline, group } = self;
         let head = Head { frame: 0, index: 0, repairs: 0, length: frame, skipped: 0, at: 0 };
@@ -82,8 +79,8 @@ impl Terms {
         Ok(self)
     }
 
-    /// Returns the parameters for sending these frames in payloads. A payload joins the frames that
-    /// are sent within one deadline (equation 9 of the Quanta paper), at most 16 MiB.
+    /// Returns the parameters for payloads. A payload joins the frames of one deadline (equation 9
+    /// of the Quanta paper), at most 16 MiB.
     pub(crate) fn in_payloads(self) -> Terms {
         let Terms { frame, per_second, deadline, .. } = self;
         let bytes = frame.saturating_add(LENGTH as u32);
@@ -156,7 +153,7 @@ pub fn request(again: &Again) -> Result<Request, Error> {
 /// Parses the name of a stream or of a room.
 ///
 /// # Errors
-/// The text is not a valid name.
+/// The text is no valid name.
 pub fn name(text: &str) -> Result<Key, Error> {
     let what = |error| wrong(format!("this is not a name of a stream: {error}"));
     Key::new(text).map_err(what)
@@ -174,9 +171,8 @@ pub fn suite(cipher: &str) -> Result<Suite, Error> {
     })
 }
 
-/// Returns the keys with this `number` of a flow. Number 0 is for control datagrams, and for data
-/// whose keys never change. Higher numbers are for data from the server to a receiver; each is used
-/// by one sealer only.
+/// Returns the keys of a flow with this `number`: 0 for control datagrams, and for data whose keys
+/// never change. Each higher number is for one sealer of the data to a receiver.
 pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
     FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
 }

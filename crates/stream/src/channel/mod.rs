@@ -1,16 +1,13 @@
 //! Channels: clients send messages to other clients through a room of a server.
 //!
-//! Each client chooses how messages travel between the client and the server
-//! ([`Mode`](longhaul_proto::channel::Mode)). Clients with different modes can share a room.
+//! Each client chooses its [`Mode`](longhaul_proto::channel::Mode) of transport. Clients with
+//! different modes can share a room.
 //!
-//! - [`messages`] (the wire messages), `parts` (messages longer than a frame of the control
-//!   stream).
+//! - [`messages`] (the wire messages), `parts` (of long messages).
 //! - The server: [`server`] answers clients from its `rooms`.
-//! - `inbound` and `outbound`: the receiving and the sending end of a flow of datagrams, at clients
-//!   and servers.
+//! - `inbound` and `outbound`: the two ends of a flow of datagrams, at clients and servers.
 //! - `group`: the multicast group of a room, at servers and members.
-//! - The clients: [`publish`] and [`subscribe`]. [`link`] connects a room of this server to the
-//!   room of another server.
+//! - The clients: [`publish`] and [`subscribe`]. [`link`] connects rooms of two servers.
 
 mod group;
 mod inbound;

@@ -1,5 +1,4 @@
-//! The sending end of a flow of datagrams: at a client that sends, and at a server for a
-//! subscriber. With a code, each group of datagrams is followed by its repairs.
+//! The sending end of a flow of datagrams. With a code, repairs follow each group of datagrams.
 
 use std::sync::Arc;
 
@@ -13,11 +12,9 @@ use longhaul_proto::stream;
 use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 
-/// How long a group of the code may stay incomplete before its repairs are sent. A deadline
-/// replaces this wait.
+/// How long a group of the code may stay incomplete, without a deadline.
 pub(super) const WAIT: Span = Span::from_millis(20);
-/// Limits of a datagram's UDP payload, in bytes. The minimum fits into the smallest IPv6 MTU, 1280
-/// bytes.
+/// Limits of a datagram's UDP payload in bytes. The minimum fits into the smallest IPv6 MTU, 1280.
 pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 
 /// The outcome of sending a message.
@@ -47,8 +44,7 @@ impl Hop {
         Hop { deadline, path, before: (0, clock::now()) }
     }
 
-    /// Chooses the code, from the rate since the last choice; `count` is the number of datagrams so
-    /// far.
+    /// Chooses the code from the rate since the last choice; `count` datagrams were sent so far.
     fn cover(&mut self, count: u64) -> Option<Cover> {
         let now = clock::now();
         let (before, since) = std::mem::replace(&mut self.before, (count, now));

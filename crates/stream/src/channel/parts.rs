@@ -1,5 +1,4 @@
-//! Cuts the messages of a channel into parts, and joins parts into messages. A message may be
-//! longer than a frame of the control stream.
+//! Cuts messages that may be longer than a frame of the control stream into parts, and joins them.
 
 use std::sync::Arc;
 
@@ -10,12 +9,10 @@ use longhaul_session::{Error, Kind};
 use super::messages::Part;
 use super::stamp;
 
-/// Maximum content of a part in bytes. A part with its other fields fits into a frame of the
-/// control stream.
+/// Maximum content of a part in bytes. A part fits into a frame of the control stream.
 const PART: usize = 512 << 10;
 
-/// Returns the parts of a message; `next` is the position at which the subscriber continues after
-/// the message.
+/// Returns the parts of a message; the subscriber continues at `next` after it.
 pub(super) fn cut(message: &Message, next: u64) -> impl Iterator<Item = Part> + '_ {
     let all = &message.bytes[..];
     let count = all.len().div_ceil(PART).max(1);
@@ -43,8 +40,8 @@ fn wrong(what: impl Into<String>) -> Error {
 /// Joins parts into messages.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// The message without its content, the content received so far, the number of missing bytes,
-    /// and the position after the message.
+    /// The message without content, the content so far, the missing bytes, and the position after
+    /// it.
     begun: Option<(Message, Vec<u8>, usize, u64)>,
 }
 
@@ -54,11 +51,11 @@ impl Parts {
         self.begun.as_ref().map_or(0, |(_, bytes, ..)| bytes.len())
     }
 
-    /// Takes a part. If the part completes a message, returns the message and the position after
-    /// it.
+    /// Takes a part. Returns the complete message and the position after it, if the part is its
+    /// last.
     ///
     /// # Errors
-    /// The part does not fit its message, or a limit is exceeded.
+    /// The part does not fit its message, or a limit.
     pub fn take(&mut self, part: Part) -> Result<Option<(Message, u64)>, Error> {
         let rest = usize::try_from(part.rest).unwrap_or(usize::MAX);
         let (message, bytes, next) = match self.begun.take() {

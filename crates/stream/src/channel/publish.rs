@@ -24,8 +24,7 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{self, keys, micros};
 
-/// Maximum content that waits for the server, in KiB. A message counts as its length in KiB,
-/// rounded down, plus one.
+/// Maximum content that waits for the server, in KiB. A message counts as its whole KiB plus one.
 const ROOM: usize = 64 << 10;
 /// Maximum number of messages that wait for the server's acknowledgement.
 const WINDOW: usize = 8_192;
@@ -43,11 +42,10 @@ pub struct Wish {
     pub mode: Mode,
     /// The code for datagrams.
     pub code: Code,
-    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
-    /// the server, up to the size that fits every Ethernet path.
+    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, at
+    /// most as on Ethernet.
     pub datagram: Option<u16>,
-    /// The interface of this host that leads to the multicast group; `None` for the interface that
-    /// leads to the server.
+    /// The interface to the multicast group; `None` for the one that leads to the server.
     pub interface: Option<u32>,
 }
 
@@ -60,8 +58,8 @@ pub struct Status {
     pub messages: u64,
     /// Messages that the server has received; with datagrams, messages that were sent.
     pub taken: u64,
-    /// Messages that were not sent, because a newer message with the same key replaced them or more
-    /// than 4,096 keys waited.
+    /// Messages that a newer one replaced before they were sent, or that exceeded 4,096 waiting
+    /// keys.
     pub replaced: u64,
     /// Messages that the server has dropped or not received, including most of the failed messages.
     pub dropped: u64,
@@ -141,8 +139,8 @@ pub enum Refused {
 }
 
 impl Source {
-    /// Takes a message. In the mode `latest`, the message replaces a waiting message with the same
-    /// key. In the other modes, the call waits while too many messages wait for the server.
+    /// Takes a message. In the mode `latest`, it replaces a waiting message with the same key. In
+    /// other modes, waits while too many messages wait.
     ///
     /// # Errors
     /// [`Refused`].
@@ -180,8 +178,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the content of the messages that left the queue, and the rates of this content and
-    /// of all sent bytes.
+    /// Returns the content of the messages that left the queue, and the rates.
     pub fn stats(&self) -> Stats {
         self.shared.meter().stats(clock::now())
     }
@@ -216,8 +213,7 @@ impl Drop for Control {
     }
 }
 
-/// Creates a sender; `run` is a random number by which a server recognises the sender after a
-/// reconnection.
+/// Creates a sender; a server recognises it by the random number `run` after a reconnection.
 pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
     let (waiting, meter) = Default::default();
     let (changed, room) = (Notify::new(), Arc::new(Semaphore::new(ROOM)));
@@ -229,12 +225,11 @@ pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
 }
 
 impl Control {
-    /// Sends over the link `first` until the source is finished and the server has received all
-    /// messages; with datagrams, until all messages are sent. After the loss of a link, calls
-    /// `connect` for the next one, and retries for up to `retry_for`.
+    /// Sends over the link `first` until the source is finished and all messages are received (with
+    /// datagrams: sent). After the loss of a link, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the sender, or the connection cannot be restored in time.
+    /// The server refuses the sender, or does not return in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -437,9 +432,9 @@ impl Feed for Program {
     }
 }
 
-/// Sends the `untaken` messages of an earlier connection, then the messages of `feed`. Returns when
-/// `feed` has ended and the server has received all messages. Calls `on_message` with each message
-/// of the server and the number of messages that it acknowledges.
+/// Sends the `untaken` messages of an earlier connection, then those of `feed`, until the server
+/// has received all. Calls `on_message` with each of the server's messages and the number of
+/// messages that it acknowledges.
 pub(super) async fn carry(
     feed: &mut impl Feed,
     untaken: &mut VecDeque<Untaken>,
@@ -450,8 +445,8 @@ pub(super) async fn carry(
 ) -> Result<(), Error> {
     let silent = silence(rtt);
     tokio::pin!(silent);
-    // `sent`: messages at the front of `untaken` that were sent on this connection. `taken`:
-    // messages that the server has acknowledged.
+    // `sent`: messages at the front of `untaken` sent on this connection. `taken`: acknowledged
+    // messages.
     let (mut sent, mut taken) = (0, 0);
     loop {
         while writer.queued() < TOGETHER {

@@ -1,5 +1,4 @@
-//! The rooms of a server. A room is a server's meeting point for clients: each message that a
-//! client sends to the room goes to all subscribers.
+//! The rooms of a server: each message that a client sends to a room goes to all its subscribers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use tokio::sync::watch;
 
 /// Maximum number of senders whose repeated messages a room detects.
 const ORIGINS: usize = 4_096;
-/// How long a room without clients keeps the last messages of its keys, unless a new room needs its
+/// How long a room without clients keeps the last messages of its keys, if no new room needs its
 /// place.
 const IDLE: Duration = Duration::from_secs(600);
 
@@ -40,9 +39,9 @@ pub struct RoomLimits {
 }
 
 impl Default for RoomLimits {
-    /// Returns the defaults: 256 rooms, of which one id may create 64; 2,048 clients in a room, and
-    /// 2,048 of one id. A room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys
-    /// and 16 MiB for late subscribers.
+    /// Returns the defaults: 256 rooms, 64 of one id; 2,048 clients in a room, and of one id. A
+    /// room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 16 MiB for
+    /// late ones.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
         RoomLimits {
@@ -68,8 +67,7 @@ impl RoomLimits {
 /// The memory account of a room's messages, or of incomplete messages. Dropping the account
 /// releases the memory.
 pub trait Charge {
-    /// Sets the account to exactly `bytes`. Returns whether there was enough memory; if not, the
-    /// account stays unchanged.
+    /// Sets the account to `bytes`, if there is enough memory; returns whether there is.
     fn set(&mut self, bytes: usize) -> bool;
 }
 
@@ -97,8 +95,7 @@ pub(super) enum Role {
 }
 
 pub(super) struct Room {
-    /// A random number, chosen when the room is created. Positions of messages in rooms with
-    /// different numbers are not comparable.
+    /// A random number of this room. Positions in rooms with different numbers are not comparable.
     pub(super) run: u64,
     state: RefCell<State>,
     changed: watch::Sender<()>,
@@ -299,7 +296,7 @@ impl Rooms {
     }
 }
 
-/// Drops the room that has been without clients for the longest time, of `owner` or of any id.
+/// Drops the room that has been empty for the longest time, of `owner` or of any id.
 fn drop_idle(rooms: &mut BTreeMap<Key, Rc<Room>>, owner: Option<PeerId>) -> Option<()> {
     let idle = rooms.iter().filter_map(|(name, room)| {
         let state = room.state.borrow();

@@ -99,12 +99,11 @@ impl Channels {
         &self.rooms
     }
 
-    /// Answers a client until the stream ends, and says goodbye. `first` is the client's first
-    /// message, `link` the client's right to links. Ends early with the reason that `stopped`
-    /// returns.
+    /// Answers a client until the stream ends, and says goodbye. `first` is its first message,
+    /// `link` its right to links. Ends early with the reason from `stopped`.
     ///
     /// # Errors
-    /// The stream ended for any other reason than the client's goodbye.
+    /// The stream ended without the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -390,11 +389,11 @@ impl Taking {
     }
 }
 
-/// Interval at which a sender of datagrams learns how many of its messages were lost, and a
-/// subscriber with a deadline how many messages were late.
+/// Interval of counts: of lost messages to a sender of datagrams, and of late ones to a subscriber
+/// with a deadline.
 pub(super) const COUNTED: Duration = Duration::from_secs(1);
-/// How long to wait for datagrams after a sender has ended its stream. Also the interval of checks
-/// whether a silent subscriber sends control datagrams again.
+/// How long to wait for datagrams after a sender's end. Also the interval of checks of silent
+/// subscribers.
 const LAST: Duration = Duration::from_millis(300);
 
 async fn bring(
@@ -534,8 +533,7 @@ pub(super) async fn flush(writer: &mut FrameWriter) -> Result<(), Error> {
     timeout(UNREAD, writer.flush()).await.map_err(|_| unread())?
 }
 
-/// Returns the number that identifies a sender at all servers. No client can choose the origin of
-/// another client.
+/// Returns the number of a sender at all servers. No client can choose another client's number.
 fn origin(peer: PeerId, run: u64) -> u64 {
     let input = [&peer.0[..], &run.to_be_bytes()].concat();
     let digest = digest::digest(&digest::SHA256, &input);

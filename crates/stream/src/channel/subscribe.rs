@@ -30,8 +30,7 @@ use crate::terms::{keys, micros};
 const SEEN: Duration = Duration::from_secs(1);
 /// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
-/// Maximum content in KiB of the messages that are queued for the program or that it holds as
-/// [`Received`].
+/// Maximum unread content in KiB, queued or held as [`Received`].
 const UNREAD_KIBIS: usize = 32 << 10;
 /// Maximum number of senders for which the subscriber detects repeated messages in datagrams.
 const ORIGINS: usize = 1_024;
@@ -47,11 +46,10 @@ pub struct Wish {
     pub keys: Prefix,
     /// The code that computes repair datagrams.
     pub code: Code,
-    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
-    /// the server, up to the size that fits every Ethernet path.
+    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, at
+    /// most as on Ethernet.
     pub datagram: Option<u16>,
-    /// The interface of this host that leads to the multicast group; `None` for the interface that
-    /// leads to the server.
+    /// The interface to the multicast group; `None` for the one that leads to the server.
     pub interface: Option<u32>,
 }
 
@@ -59,7 +57,7 @@ pub struct Wish {
 #[derive(Debug)]
 pub enum Item {
     /// This client has entered the room. A second `Joined` means that the server has created the
-    /// room anew, for example after a restart; the number of messages lost meanwhile is unknown.
+    /// room anew; the number of lost messages is then unknown.
     Joined,
     /// A message.
     Message(Box<Received>),
@@ -67,8 +65,7 @@ pub enum Item {
     Lost(u64),
 }
 
-/// A received message. Until this value is dropped, its content takes room in the queue for the
-/// program, which holds at most 32 MiB.
+/// A received message. Until its drop, its content takes room in the queue of 32 MiB.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
@@ -162,8 +159,7 @@ pub struct Control {
     pub(super) items: mpsc::Sender<Item>,
     room: Arc<Semaphore>,
     pub(super) board: Board,
-    /// The room's random number, which the server chose when it created the room, and the position
-    /// of the next message.
+    /// The room's random number, and the position of the next message.
     place: (u64, u64),
     pub(super) seen: Seen,
 }
@@ -178,12 +174,11 @@ pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
 }
 
 impl Control {
-    /// Receives over the link `first` until the program drops the receiver or `ends` has ended, and
-    /// says goodbye to the server. After a loss `connect` opens the next link, and may retry for
-    /// `retry_for`.
+    /// Receives over the link `first` until the program drops the receiver or `ends` has ended.
+    /// After a loss, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the subscriber, or the connection cannot be restored in time.
+    /// The server refuses the subscriber, or does not return in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -363,8 +358,7 @@ impl Control {
         self.pass(Item::Message(Box::new(Received { message, restored, _permit: permit }))).await;
     }
 
-    /// Delivers an item. If the program does not read, this call waits; messages for this
-    /// subscriber may then be dropped, at the server or in the queue of a flow.
+    /// Delivers an item; waits for the program. Messages may be dropped meanwhile.
     pub(super) async fn pass(&self, item: Item) {
         // If the program has dropped the receiver, the loop of the connection ends.
         let _ = self.items.send(item).await;
