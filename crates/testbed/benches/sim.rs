@@ -1,5 +1,4 @@
-//! Measures the simulator's speed on this machine, on one core; prints a Markdown page with one row
-//! per run.
+//! Measures the simulator's speed on one core of this machine; prints a Markdown page.
 //!
 //! `cargo bench -p longhaul-testbed --bench sim > results/simulator.md` writes the whole page; `…
 //! --bench sim -- 0.1` is a short run with a tenth of the bytes.

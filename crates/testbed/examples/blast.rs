@@ -1,5 +1,5 @@
-//! Measures the emulator's capacity on this machine with UDP packets, and writes one Markdown row
-//! for each run.
+//! Measures the emulator's capacity on this machine with UDP packets; writes one Markdown row per
+//! run.
 //!
 //! `cargo run --release -p longhaul-testbed --example blast` writes the whole table; `… --example
 //! blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star [SEED]]` writes
@@ -7,11 +7,10 @@
 //! link (the second of three on the path), or to the sender's link of a star (the first of two).
 //! Each row of the table has its own seed.
 //!
-//! Each packet carries its number. The sender records when it passed the packet to the kernel, and
-//! the receiver records the arrival by the same clock. "Measured beyond the path" is the recorded
-//! arrival minus the arrival that [`Link`] computes from the sending time. The difference contains
-//! all delays except the path's: both sockets, the wait for the emulator, the emulator's lateness,
-//! and the wake-up of the receiver.
+//! Each packet carries its number. The sender records when it passed the packet to the kernel, the
+//! receiver its arrival by the same clock. "Measured beyond the path" is the recorded arrival minus
+//! the arrival that [`Link`] computes: all delays except the path's, so also those of the sockets
+//! and the receiver's wake-up.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -43,8 +42,7 @@ enum Shape {
 }
 
 impl Shape {
-    /// The network's name, the nodes from the sender to the receiver, and the index of the lossy
-    /// link.
+    /// The network's name, the nodes from sender to receiver, and the index of the lossy link.
     fn way(self) -> (&'static str, &'static [&'static str], usize) {
         match self {
             Shape::Pair => ("", &["a", "b"], 0),
@@ -208,8 +206,7 @@ fn blast(run: &Run) -> Result<BlastOutcome, Box<dyn Error>> {
     })
 }
 
-/// The lateness of each packet, sorted: its arrival minus its computed arrival over `link`, which
-/// here loses nothing on the line.
+/// The sorted lateness of the packets: each arrival minus its computed arrival over `link`.
 fn beyond(link: LinkSpec, sent: &[Time], got: &[(u64, Time)]) -> Vec<Span> {
     let mut link = Link::new(link, 1);
     let due: Vec<Option<Time>> = sent

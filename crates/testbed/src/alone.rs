@@ -2,8 +2,7 @@
 
 use std::process::{Command, Output};
 
-/// Returns a command that runs only the test `name` of this program. `name` is the test's path in
-/// the crate. Set a variable of the environment, so that the test knows that it is alone.
+/// Returns a command that runs only the test `name`, the test's path in this program.
 ///
 /// # Panics
 ///
@@ -15,11 +14,11 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// Checks that a finished [`command`] has run its test, and that the test has passed.
+/// Checks that a finished [`command`] has run its test.
 ///
 /// # Panics
 ///
-/// The test has failed, or no test has the name.
+/// The test has failed, or does not exist.
 #[track_caller]
 pub fn assert_passed(output: &Output) {
     let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();

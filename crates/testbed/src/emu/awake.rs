@@ -1,10 +1,8 @@
 //! Keeps the processors awake while packets must be on time.
 //!
-//! An idle processor halts. On a virtual machine, halting returns the processor to the hypervisor,
-//! which may take milliseconds to give it back. Packets due in that time are late, even if no
-//! program of this machine uses the processor. While packets are in flight, and for a second
-//! afterwards, one thread per processor therefore runs at the lowest priority. While an emulation
-//! is idle, these threads sleep.
+//! An idle processor halts. A hypervisor may take milliseconds to give a halted processor back, so
+//! packets would be late. While packets are in flight, and for a second afterwards, one thread per
+//! processor therefore runs at the lowest priority.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,8 +13,8 @@ use longhaul_proto::time::{Span, Time};
 use super::clock::processor_time;
 use super::sys;
 
-/// How long the processors stay awake after the last packet: longer than TCP's minimum
-/// retransmission timeout (200 ms).
+/// How long the processors stay awake after the last packet: longer than TCP's minimum timeout (200
+/// ms).
 const LINGER: Span = Span::from_secs(1);
 
 /// Loop iterations between looks at the clock.
@@ -37,8 +35,8 @@ struct Shared {
 }
 
 impl Awake {
-    /// Starts one thread for each processor that this process may use; the threads sleep until
-    /// woken. If a thread cannot get the lowest priority, processors halt as usual.
+    /// Starts one sleeping thread for each available processor. Processors halt as usual if it
+    /// cannot get the lowest priority.
     pub(super) fn keep() -> Awake {
         let shared = Arc::<Shared>::default();
         let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -72,8 +70,8 @@ impl Drop for Awake {
 }
 
 impl Shared {
-    /// Runs one of the threads: keeps a processor busy while `roused` is set. Returns when `ended`
-    /// is set, or at once if the thread cannot get the lowest priority.
+    /// Keeps a processor busy while `roused` is set. Returns when `ended` is set, or at once
+    /// without the lowest priority.
     fn take(&self) {
         if sys::run_last().is_err() {
             return;
@@ -109,8 +107,8 @@ impl Rouser {
         }
     }
 
-    /// Notes that no packet is in flight at `now`, and lets the threads sleep after [`LINGER`].
-    /// Returns how long to wait before the next call; `None` once the threads sleep.
+    /// Notes that no packet is in flight at `now`. Returns when to call again; `None` once the
+    /// threads sleep.
     pub(super) fn quiet(&mut self, now: Time) -> Option<Span> {
         let left = self.until?.since(now);
         if left > Span::ZERO {

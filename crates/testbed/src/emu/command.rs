@@ -12,10 +12,9 @@ use super::sys;
 
 /// A program to run on an emulated host, built like [`std::process::Command`].
 ///
-/// The program sees only the host's network, the emulated hosts by name, and the processes of the
-/// emulation. Its hostname is the host's name. The file system is the machine's. The end of the
-/// emulation kills the program and all processes that it started. Wait for the program before the
-/// emulation ends: afterwards its exit status is lost.
+/// The program sees the host's network, the hosts by name, the emulation's processes and the
+/// machine's file system. Its hostname is the host's name. The emulation's end kills the program
+/// and all processes that it started, and its exit status is lost.
 pub struct HostCommand<'e> {
     host: &'e Host,
     keeper: &'e Keeper,
@@ -25,8 +24,7 @@ pub struct HostCommand<'e> {
 impl<'e> HostCommand<'e> {
     pub(super) fn new(host: &'e Host, keeper: &'e Keeper, program: &OsStr) -> HostCommand<'e> {
         let mut command = Command::new(program);
-        // The keeper, the thread that starts the program, still has the working directory that this
-        // process had when the keeper started.
+        // The keeper, which starts the program, still has its own working directory.
         if let Ok(here) = std::env::current_dir() {
             command.current_dir(here);
         }

@@ -1,5 +1,5 @@
-//! The kernel's counters of a host. A file of `/proc/net` always describes the namespace in which
-//! it was opened, whichever thread reads it.
+//! The kernel's counters of a host. A file of `/proc/net` describes the namespace in which it was
+//! opened.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,4 @@
-//! An emulation: its hosts, the forwarder that carries packets between them, and the keeper that
-//! runs programs on them.
+//! An emulation: its hosts, the forwarder between them, and the keeper of their programs.
 
 use std::ffi::OsStr;
 use std::time::Instant;
@@ -19,8 +18,7 @@ use crate::link::LinkSpec;
 
 /// Hosts on this machine with an emulated path between them, while this value lives.
 ///
-/// The drop of this value, or the end of the process by any means, kills every program on the hosts
-/// and removes the hosts.
+/// The drop, or any end of the process, kills every program on the hosts and removes them.
 pub struct Emulation {
     // Drop order: first the programs, then the path, then the hosts.
     keeper: Keeper,
@@ -39,11 +37,11 @@ pub struct Emulation {
 impl Emulation {
     /// Creates the hosts and starts forwarding.
     ///
-    /// If the process may not create network namespaces, it is put into a user namespace first;
-    /// this must happen before the process starts any thread.
+    /// If the process may not create network namespaces, it is put into a user namespace first: it
+    /// must not have started a thread.
     ///
     /// # Errors
-    /// [`EmulationError::Forbidden`] if this machine does not let this user emulate (see
+    /// [`EmulationError::Forbidden`] if this machine lets this user not emulate (see
     /// [`super::available`]); [`EmulationError::Spec`] and [`EmulationError::Link`] for an invalid
     /// specification.
     pub fn start(spec: EmulationSpec) -> Result<Emulation, EmulationError> {
@@ -99,11 +97,11 @@ impl Emulation {
         Ok(HostCommand::new(self.host(host)?, &self.keeper, program.as_ref()))
     }
 
-    /// Runs `work` in a new thread within the host named `host` and waits for its result. Sockets
-    /// that `work` opens and threads that it starts belong to that host and may outlive the call.
+    /// Runs `work` in a new thread within the host and waits for its result. Its sockets and
+    /// threads belong to the host, and may outlive the call.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; an error if the namespace cannot be entered.
+    /// [`EmulationError::NoSuchHost`]; or the namespace cannot be entered.
     pub fn enter_host<T: Send>(
         &self,
         host: &str,
@@ -131,12 +129,11 @@ impl Emulation {
         &self.notices
     }
 
-    /// Replaces the link from node `from` to node `to`. Packets in flight are not affected. The
-    /// times of the link's schedule count from the start of the emulation.
+    /// Replaces the link from node `from` to node `to`, except for packets in flight. Its schedule
+    /// counts from the emulation's start.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; an error if there is no such link, or the new link is
-    /// invalid.
+    /// [`EmulationError::NoSuchHost`]; or there is no such link, or the new one is invalid.
     pub fn update_link(&self, from: &str, to: &str, link: LinkSpec) -> Result<(), EmulationError> {
         link.validate(self.mtu.into()).map_err(|error| EmulationError::Link {
             from: from.into(),

@@ -1,9 +1,9 @@
-//! The forwarding thread: reads packets from hosts and asks the link for each packet's fate: the
-//! due time or a drop. When a packet is due, the thread offers it to the next link of the route or
-//! writes it to the receiving host.
+//! The forwarding thread: reads packets from hosts, asks the link for each packet's fate (a due
+//! time or a drop), and at that time offers the packet to the route's next link or writes it to the
+//! receiving host.
 //!
-//! A packet is offered to the next link with its due time, not with the time at which this thread
-//! handles it. Lateness therefore does not add up from link to link.
+//! The next link counts from the due time, not from the time at which this thread handles the
+//! packet, so lateness does not add up.
 //!
 //! Each segment of a super-packet (`superpacket`) has its own fate. Consecutive segments that
 //! arrive within 50 µs of each other are written as one packet, when the last of them is due.
@@ -33,13 +33,12 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// While packets flow, the thread looks for work once per tick. A wake-up for each packet would
-/// cost more than moving the packet, and busy waiting would take a core from the hosts. The tick is
-/// the 50th part of the shortest route's delay, within these limits.
+/// The interval of looks for work while packets flow. A wake-up per packet would cost more than the
+/// packet, and busy waiting would take a core. It is the 50th part of the shortest route's delay,
+/// within these limits.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
-/// Maximum number of frames read from a host, or of segment runs passed on from a link, before the
-/// other hosts and links are handled.
+/// Maximum number of frames of a host, or segment runs of a link, in a row.
 const TURN: usize = 32;
 
 /// Memory for packets in flight: 3 GiB hold 2 s of 10 Gbit/s.
@@ -291,8 +290,8 @@ impl Forwarder {
         let before = self.starved.so_far();
         // After an interrupted or refused wait the thread only looks for work once more.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // The thread became runnable at `woken`, when the first packet arrived or before, and then
-        // waited for a processor for `starved`. So all ports were empty until `woken`.
+        // The thread became runnable by `woken` and then waited for a processor for `starved`, so
+        // all ports were empty until `woken`.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
         for entry in &mut self.entries {
@@ -329,7 +328,7 @@ impl Forwarder {
         }
     }
 
-    /// Asks the first link of the route for the fate of each packet in a frame just read.
+    /// Asks the first link of the route for the fate of each packet in a frame.
     fn offer(&mut self, from: usize, slot: Slot) {
         let now = self.now();
         let frame = self.slab.frame(slot);
@@ -388,8 +387,7 @@ impl Forwarder {
             self.in_flight -= packets;
             let slot = run.slot;
             if run.left > 0 {
-                // A packet that is already due on the next link is passed on now, not one tick
-                // later.
+                // Pass on packets that are already due on the next link now, not one tick later.
                 let due = self.pass_on(run, now);
                 pass = pass.max(if due { Pass::More } else { Pass::Done });
             } else {
@@ -406,8 +404,7 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Offers packets that passed one link to the next link; returns whether any is due there at
-    /// `now`.
+    /// Offers packets that passed one link to the next; returns whether any is due there at `now`.
     fn pass_on(&mut self, run: Run, now: Time) -> bool {
         let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return false };
         let links = self.ways.links(run.way);
@@ -419,8 +416,7 @@ impl Forwarder {
     }
 }
 
-/// Estimates the packets in `frames` frames that a device dropped before they were read. Each frame
-/// counts as the mean number of packets per frame read from this port, at least one.
+/// Estimates the packets in `frames` dropped frames, from the mean number per frame of this port.
 fn unread(frames: u64, entry: &Entry) -> u64 {
     frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }
@@ -459,9 +455,8 @@ fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
     Ok(())
 }
 
-/// Flips the bit that `random` selects in a packet's payload, if the packet has a payload. The
-/// checksum was verified or will be computed later, so the error reaches the program, like an error
-/// that a 16-bit checksum misses.
+/// Flips the bit of the payload that `random` selects. The checksum is verified before or computed
+/// later, so the error reaches the program.
 fn turn_a_bit(packet: &mut [u8], random: u32) {
     let start = payload_start(packet).min(packet.len());
     let payload = &mut packet[start..];

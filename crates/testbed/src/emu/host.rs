@@ -18,12 +18,10 @@ use crate::link::ETHERNET_FRAMING;
 /// Frames that a device holds for the forwarder; further frames are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
-/// Maximum size of a TCP buffer, as on a host tuned for long fat networks. The machine's own limit,
-/// often 4 MiB for sending, would otherwise limit the path.
+/// Maximum size of a TCP buffer: the machine's own limit, often 4 MiB, would limit the path.
 const TCP_BUFFER: u64 = 64 << 20;
 
-/// The largest burst of a card: a super-packet (up to 64 kB that the kernel passes as one packet)
-/// with all its headers.
+/// The largest burst of a card: a super-packet with all its headers.
 const CARD_BURST: u32 = 72_000;
 
 /// Maximum bytes that wait for a card. The sockets fill up before this limit is reached.
@@ -43,8 +41,8 @@ pub(super) struct Port {
     drops: DeviceDrops,
 }
 
-/// Creates a host whose programs are limited to the rate of its `card`; its namespace lives while
-/// the returned descriptors are open.
+/// Creates a host with the rate of its `card`; its namespace lives while the returned descriptors
+/// are open.
 pub(super) fn make(
     name: &str,
     addresses: HostAddresses,
@@ -165,8 +163,8 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     Ok(device)
 }
 
-/// Limits programs in the calling thread's network namespace to the `rate` of its card. The kernel
-/// counts from the IP header on; the card's rate includes Ethernet framing.
+/// Limits the namespace's programs to the `rate` of the card. The kernel counts from the IP header
+/// on; the rate includes Ethernet framing.
 fn hold_back(device: i32, rate: Rate, mtu: u16) -> io::Result<()> {
     let packet = f64::from(mtu);
     let rate = rate.scale(packet / (packet + f64::from(ETHERNET_FRAMING)));
@@ -176,7 +174,7 @@ fn hold_back(device: i32, rate: Rate, mtu: u16) -> io::Result<()> {
 /// Whether this process may emulate; changes nothing.
 ///
 /// # Errors
-/// The reason why this process may not emulate; a skipped test prints this reason.
+/// The reason why not.
 pub fn available() -> Result<(), String> {
     let tried = in_new_thread(|| {
         sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS)
@@ -186,12 +184,11 @@ pub fn available() -> Result<(), String> {
     tried.map_err(|error| error.to_string())
 }
 
-/// If the process may not create network namespaces, moves the process into a user namespace. As
-/// root of that namespace the process may create network namespaces. The kernel allows this only
-/// before the process starts threads.
+/// If the process may not create network namespaces, makes it root of a user namespace, where it
+/// may. The kernel allows this only before the process starts threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    // Check the capability; do not try to create a namespace in a thread. After the join the kernel
-    // might still count that thread, and would then refuse the user namespace.
+    // Do not try in a thread: after the join the kernel might still count it, and refuse the user
+    // namespace.
     let may = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if may {
@@ -208,8 +205,7 @@ pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
 }
 
 impl Host {
-    /// Runs `work` in a new thread within this host; threads that it starts and sockets that it
-    /// opens belong to the host.
+    /// Runs `work` in a new thread within this host; its threads and sockets belong to the host.
     pub(super) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         in_new_thread(|| {
             let kind = Some(LinkNameSpaceType::Network);

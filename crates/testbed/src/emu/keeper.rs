@@ -1,10 +1,8 @@
 //! The keeper: the thread that starts all programs, and the process whose end kills them.
 //!
-//! The thread has its own mount namespace, in which `/etc/hosts` also lists the emulated hosts, and
-//! a process namespace for its children. The first process in that namespace waits on a pipe whose
-//! other end only the emulating process holds. When the emulating process ends in any way, the
-//! first process ends too. The kernel then kills every other process in the namespace, so nothing
-//! is left behind.
+//! In the thread's mount namespace, `/etc/hosts` also lists the emulated hosts. Its children have a
+//! process namespace, whose first process waits on a pipe from the emulating process. When the
+//! emulating process ends in any way, the first one ends too, and the kernel kills all others.
 
 use std::fs;
 use std::io;
@@ -107,8 +105,7 @@ impl Household {
 
 impl Drop for Household {
     fn drop(&mut self) {
-        // The first process sees the pipe close and ends; the kernel kills the others. The first
-        // process can be waited for only after every child was waited for, here or by the child's
+        // The first process can be waited for only after every child was, here or by the child's
         // owner.
         self.lifeline = None;
         for child in &self.children {
@@ -121,8 +118,8 @@ impl Drop for Household {
 /// Puts `hosts` before the content of `/etc/hosts`, in the calling thread's mount namespace only.
 fn name_hosts(hosts: &str) -> io::Result<()> {
     const PATH: &str = "/etc/hosts";
-    // The file is on an in-memory file system that only this namespace sees, and that hides `/tmp`
-    // for a moment. After the unmount the file remains, as the bind mount on `/etc/hosts`.
+    // The file is on an in-memory file system of this namespace, which hides `/tmp` for a moment.
+    // After the unmount the file remains as the bind mount on `/etc/hosts`.
     const SCRATCH: &str = "/tmp";
     const FILE: &str = "/tmp/hosts";
     let whole = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

@@ -21,9 +21,8 @@ use crate::scenario::Amount;
 const PIECE: usize = 256 * 1024;
 /// How often to check for a stop request.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of buffer for each byte of window. Linux's bookkeeping for packets also takes room in the
-/// socket's buffer. A byte of data therefore takes about two bytes of buffer in packets of 1500
-/// bytes, and three in smaller packets; 4 leaves room.
+/// Bytes of buffer for each byte of window. With Linux's bookkeeping, a byte takes about two bytes
+/// of buffer in packets of 1500 bytes, and three in smaller packets.
 const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
@@ -41,8 +40,7 @@ pub struct KernelTcp {
     pub streams: u16,
     /// The total amount; [`Running::stop`] ends an endless transfer.
     pub amount: Amount,
-    /// Maximum data in flight on each connection: the receiver offers no larger window, and both
-    /// ends' buffers have room for it. `None`: the kernel's choice.
+    /// Maximum data in flight on each connection; `None`: the kernel's choice.
     pub window: Option<Bytes>,
     /// The kernel's name of the congestion control; `None`: the system's default.
     pub congestion: Option<String>,
@@ -76,12 +74,11 @@ impl core::ops::AddAssign for Segments {
 }
 
 impl Emulation {
-    /// Starts a bulk transfer and opens all connections together. The measured time includes
-    /// connecting.
+    /// Starts a bulk transfer over all connections together. The measured time includes connecting.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; an error if the receiver cannot listen on the port, the
-    /// kernel does not have the congestion control, or a socket cannot have buffers for the window.
+    /// [`EmulationError::NoSuchHost`]; or the port is in use, or the kernel lacks the congestion
+    /// control or the buffers.
     pub fn start_tcp(&self, tcp: &KernelTcp) -> Result<Running, EmulationError> {
         let failed = |error| EmulationError::System("open a TCP connection", error);
         let address = SocketAddr::new(IpAddr::V4(self.addresses(&tcp.to)?.v4), tcp.port);
@@ -149,8 +146,7 @@ impl Running {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all connections have ended; returns the time from the start until the last one
-    /// was complete.
+    /// Waits until all connections have ended; returns the time from the start.
     ///
     /// # Errors
     /// A broken connection.
@@ -253,10 +249,8 @@ fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// Limits the other end to `window` bytes in flight.
-///
-/// Must be repeated while a connection runs. From version 6.4 on, kernels re-estimate the
-/// bookkeeping share of a buffer as packets arrive, and so change the window that they offer.
+/// Limits the other end to `window` bytes in flight. Must be repeated: from version 6.4 on, kernels
+/// re-estimate the bookkeeping share as packets arrive, and so change the offered window.
 fn clamp(socket: BorrowedFd<'_>, window: Bytes) -> io::Result<()> {
     let window = libc::c_int::try_from(window.get()).unwrap_or(libc::c_int::MAX);
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window)
@@ -348,8 +342,7 @@ fn pour(mut stream: &TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
     take(stream, None, &AtomicU64::new(0), stop)
 }
 
-/// Reads until the other end closes or `stop` is set. Never offers the other end more than
-/// `window`.
+/// Reads until the other end closes or `stop` is set. Offers at most `window`.
 pub(super) fn take(
     mut stream: &TcpStream,
     window: Option<Bytes>,

@@ -1,6 +1,6 @@
 //! A link of the emulator and the packets in flight on it. A frame is a packet as the kernel passes
-//! it; it may represent several packets on the wire, its segments. A link holds runs of segments of
-//! a frame, in the order of their due times.
+//! it; it may represent several packets on the wire, its segments. A link holds runs of them, in
+//! the order of their due times.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,8 +19,8 @@ pub(super) struct Lane {
     /// The node at the link's end; a host, if the link is the last of a route.
     pub(super) to: usize,
     pub(super) link: Link,
-    /// The latest time at which a packet was offered. A link's time must not go back, but the lanes
-    /// before this one are not processed in time order.
+    /// The latest offer. A link's time must not go back, but the lanes before are not in time
+    /// order.
     pub(super) offered: Time,
     pub(super) due: VecDeque<Run>,
     /// Packets of bunched runs ([`Run::bunched`]) that the queue or CoDel dropped.
@@ -37,8 +37,7 @@ pub(super) struct Run {
     pub(super) way: u32,
     /// The number of further links on the route.
     pub(super) left: u16,
-    /// Whether the frame may have waited for the forwarder longer than the allowed lateness. Such a
-    /// frame arrived in a burst that the emulator caused.
+    /// Whether the frame may have waited too long for the forwarder, and so arrived in a burst.
     pub(super) bunched: bool,
 }
 
@@ -53,8 +52,7 @@ impl Lane {
         }
     }
 
-    /// Offers each packet of `run` to the link at the due time of `run`. Returns how many of these
-    /// packets are now in flight, duplicates included.
+    /// Offers each packet of `run` to the link at its due time. Returns how many are now in flight.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;

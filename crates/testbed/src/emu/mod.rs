@@ -1,9 +1,9 @@
 //! An emulator of wide-area paths: hosts in network namespaces, connected by emulated links.
 //!
 //! Every host is a network namespace with a TUN device that passes 64 kB super-packets (TSO and
-//! USO); one thread in the middle runs [`crate::link`] in real time. Root is not needed if the
-//! kernel lets every user create user namespaces and open `/dev/net/tun`. The kernel removes the
-//! emulation when the process ends, even by a kill.
+//! USO); one thread runs [`crate::link`] in real time. Root is not needed if the kernel lets every
+//! user create user namespaces and open `/dev/net/tun`. The end of the process, even a kill, ends
+//! the emulation.
 //!
 //! ```no_run
 //! use longhaul_proto::{time::Span, units::Rate};
@@ -19,13 +19,11 @@
 //! Capacity and punctuality: `results/emulator.md`, written by the example `blast`.
 //!
 //! While packets are in flight, and for a second afterwards, one thread per processor spins at the
-//! lowest priority. So no processor halts: a halted processor wakes up late.
+//! lowest priority: a halted processor wakes up late.
 //!
 //! TCP buffers on the hosts may grow to at least 64 MiB, if the kernel lets the emulation raise
-//! their limits.
-//!
-//! UDP sockets on the hosts are subject to the machine's `net.core.rmem_max` and `wmem_max`, which
-//! a network namespace cannot raise; only real root can exceed them (`SO_RCVBUFFORCE`).
+//! their limits. UDP sockets are subject to the machine's `net.core.rmem_max` and `wmem_max`; only
+//! real root can exceed them (`SO_RCVBUFFORCE`).
 
 mod awake;
 mod clock;

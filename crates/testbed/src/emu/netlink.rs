@@ -1,5 +1,4 @@
-//! Configures devices through rtnetlink, which works with root in a network namespace. The
-//! equivalent ioctls would need root on the whole machine.
+//! Configures devices through rtnetlink: its ioctls would need root on the whole machine.
 
 use std::io;
 
@@ -66,11 +65,9 @@ pub(super) fn set_queue_length(device: i32, packets: u32) -> io::Result<()> {
         .ask()
 }
 
-/// Limits a device to `rate`, counted from the IP header on, in bursts of at most `burst` bytes,
-/// with the kernel's token bucket (`sch_tbf`, `linux/pkt_sched.h`).
-///
-/// At most `room` bytes wait in the queue. They count against the send buffer of their socket until
-/// they leave, so a program whose send buffer is full has to wait.
+/// Limits a device to `rate`, counted from the IP header on, in bursts of at most `burst` bytes
+/// (`sch_tbf`, `linux/pkt_sched.h`). At most `room` bytes wait in the queue, and count against
+/// their socket's send buffer, so programs have to wait.
 pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::Result<()> {
     const TCA_KIND: u16 = 1;
     const TCA_OPTIONS: u16 = 2;
@@ -78,8 +75,8 @@ pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::R
     const TCA_TBF_BURST: u16 = 6;
     const TC_H_ROOT: u32 = 0xffff_ffff;
     const TC_LINKLAYER_ETHERNET: u8 = 1;
-    // `struct tc_tbf_qopt`: the rate, a peak rate that stays zero (12 bytes each), the room, a
-    // burst that `TCA_TBF_BURST` replaces, and the burst of the peak rate.
+    // `struct tc_tbf_qopt`: the rate and a zero peak rate (12 bytes each), the room, the burst
+    // (`TCA_TBF_BURST` replaces it), and the burst of the peak rate.
     const RATE: usize = 12;
     // No emulation carries more than 34 Gbit/s (2³² bytes/s), so higher limits are not needed.
     let bytes_per_second = u32::try_from(rate.as_bps() / 8).unwrap_or(u32::MAX);

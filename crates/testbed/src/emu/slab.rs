@@ -7,8 +7,7 @@ pub(super) const LARGEST_FRAME: usize = 65_536 + 64;
 
 const CHUNK: usize = 1 << 20;
 
-/// Chunks allocated and touched at the start, so that the first packets do not wait for page
-/// faults.
+/// Chunks touched at the start, so that the first packets meet no page faults.
 const READY: u32 = 32;
 
 /// Packets stored end to end in chunks of 1 MiB.
@@ -42,8 +41,8 @@ impl Slab {
         Slab { chunks, free: (1..ready).rev().collect(), current: 0, most_chunks }
     }
 
-    /// Calls `read` with free space and returns the slot of the frame that it wrote. The frame is
-    /// kept only after the first [`Slab::hold`]. Without space, nothing is read (`Ok(None)`).
+    /// Calls `read` with free space, if any, and returns the slot of its frame, which lasts only
+    /// after [`Slab::hold`].
     pub(super) fn read_with(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,

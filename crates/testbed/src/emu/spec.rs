@@ -24,12 +24,11 @@ pub struct EmulationSpec {
     pub network: Network,
     /// The largest IP packet on every host's device, at least 1280 for IPv6 to work.
     pub mtu: u16,
-    /// The seed of all random losses and delays. The programs' own timing may still differ from
-    /// run to run.
+    /// The seed of all random losses and delays. The programs' timing may still differ.
     pub seed: u64,
-    /// Hosts whose programs are limited by a network card: the host's index, and the card's rate
-    /// including framing. Packets that wait for the card occupy the programs' send buffers, so the
-    /// programs wait. If the kernel does not support this, a notice says so.
+    /// Hosts with a network card: the host's index, and the card's rate including framing. Packets
+    /// that wait for the card occupy the programs' send buffers. A kernel that cannot do this gives
+    /// a notice.
     pub cards: Vec<(usize, Rate)>,
 }
 
@@ -53,7 +52,7 @@ impl HostAddresses {
 }
 
 impl EmulationSpec {
-    /// Two hosts, `a` and `b`, with `forward` from a to b and `back` from b to a; MTU 1500.
+    /// Hosts `a` and `b`, with `forward` from a to b and `back` from b to a; MTU 1500.
     pub fn pair(forward: LinkSpec, back: LinkSpec) -> EmulationSpec {
         EmulationSpec {
             hosts: vec!["a".into(), "b".into()],
@@ -71,12 +70,10 @@ impl EmulationSpec {
     }
 
     /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card`, with a
-    /// link of the card's rate from the host and one to the host. The host's programs wait for the
-    /// card, unless the scenario gives the card a queue (`nic-queue`): then the card drops the
-    /// excess. The receiving program's rate and its socket buffer become the link from a router
-    /// `HOST-program` to the host, the last link of every route to the host. Packets that exceed
-    /// the buffer are therefore lost before the real program could count them. Limits of sending
-    /// programs and of disks are left out.
+    /// link of the card's rate from the host. The host's programs wait for the card, unless the
+    /// card has a queue (`nic-queue`): then it drops the excess. The receiving program's rate and
+    /// socket buffer become the last link to the host, from a router `HOST-program`, so the real
+    /// program cannot count its losses. Limits of sending programs and of disks are left out.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario
@@ -159,8 +156,8 @@ impl EmulationSpec {
     }
 }
 
-/// A host's receiving program as a link for full packets: the program's rate, with its socket
-/// buffer as the queue. `None` if the program has no limit.
+/// A host's receiving program as a link: its rate, with its socket buffer as the queue. `None`
+/// without a limit.
 fn program(host: &Host, mtu: u16) -> Option<LinkSpec> {
     let payload = Bytes::new(u64::from(mtu) - u64::from(UDP_IP));
     let frame = Bytes::new(u64::from(mtu) + u64::from(ETHERNET_FRAMING));

@@ -9,12 +9,10 @@ use crate::link::LinkTally;
 /// Lateness up to this limit is acceptable for any delay.
 pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
-/// The emulator's own drops up to this share of all packets (offered packets and own drops) do not
-/// invalidate a run.
+/// The emulator's own drops up to this share of all packets do not invalidate a run.
 const OWN_DROP_SHARE: f64 = 1e-4;
 
-/// Drops in bursts that the emulator caused, up to this share of all queue drops, do not invalidate
-/// a run.
+/// Queue drops in the emulator's own bursts, up to this share, do not invalidate a run.
 const BURST_SHARE: f64 = 0.1;
 
 /// An emulation's statistics so far.
@@ -28,24 +26,22 @@ pub struct Statistics {
     pub in_flight: u64,
     /// Packets that the hosts sent: offered to the first link of a route.
     pub offered: u64,
-    /// Frames that carried the offered packets; a super-packet (up to 64 kB that the kernel passes
-    /// as one packet) is one frame.
+    /// Frames that carried the offered packets; a super-packet is one frame.
     pub frames: u64,
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,
-    /// Packets that the emulator itself lost: the device queue was full before the emulator read
-    /// it, the emulator's memory was full, or a device refused a packet. A super-packet that did
-    /// not fit the device queue counts as the average number of packets per frame.
+    /// Packets that the emulator itself lost: a device queue or the memory was full, or a device
+    /// refused a packet. A super-packet counts as the mean number of packets per frame.
     pub own_drops: u64,
     /// Packets to an address without a route from their sender.
     pub unrouted: u64,
     /// The lateness of delivered packets relative to their due times.
     pub late: Lateness,
-    /// An upper bound of the time that packets waited before the emulator read them: the time since
-    /// the emulator last found the device empty. The emulated delay starts when a packet is read.
+    /// An upper bound of the wait before the emulator read a packet: the time since it last found
+    /// the device empty. The emulated delay starts at the read.
     pub waited: Lateness,
-    /// Packets that may have waited more than [`LATE_ALLOWANCE`] before the emulator read them,
-    /// reached the path in a burst for that reason, and were dropped by a queue of the path.
+    /// Packets dropped by a queue of the path after a wait of possibly more than
+    /// [`LATE_ALLOWANCE`]: they reached the path in a burst.
     pub burst_drops: u64,
     /// Limitations of this machine; each is a sentence.
     pub notices: Vec<String>,
@@ -75,8 +71,7 @@ pub struct LinkStatistics {
 pub struct HostStatistics {
     /// The host's name.
     pub host: String,
-    /// UDP datagrams that reached the host but no program, because the program's socket was full.
-    /// Coalesced datagrams count once.
+    /// UDP datagrams dropped because the program's socket was full. Coalesced ones count once.
     pub socket_drops: u64,
 }
 
@@ -93,10 +88,10 @@ impl Statistics {
     /// Whether the emulator kept up with the specified path. All of these must hold:
     ///
     /// - The emulator itself lost at most 1 packet of 10,000.
-    /// - The 99th percentile of lateness, and that of the wait before packets were read, are within
-    ///   0.3 ms, or within 1 % of the shortest delay if that is more.
-    /// - Bursts that the emulator caused made the path's queues drop at most 1 packet of 10,000, or
-    ///   at most a tenth of all queue drops.
+    /// - The 99th percentiles of lateness, and of the wait before reads, are within 0.3 ms or 1 %
+    ///   of the shortest delay.
+    /// - Its own bursts made the path's queues drop at most 1 packet of 10,000, or at most a tenth
+    ///   of all queue drops.
     pub fn verdict(&self) -> Verdict {
         let allowance = LATE_ALLOWANCE.max(self.shortest_delay / 100);
         let (offered, sent) = (self.offered, self.offered + self.own_drops);

@@ -1,11 +1,11 @@
 //! Super-packets: up to 64 kB that the kernel passes as one packet, and how to split them.
 //!
-//! TUN puts a virtio header of 10 bytes before each packet. If the header has a segment size, the
+//! TUN puts a virtio header of 10 bytes before each packet. With a segment size in this header, the
 //! packet represents many packets on the wire, each with a copy of the headers and one segment of
-//! the payload. Any run of segments can be written as a smaller super-packet. Its lengths, IPv4
-//! identification and checksum, and TCP sequence number and flags are the same as after the
-//! kernel's own segmentation. The transport checksum stays incomplete (to be filled in later), so
-//! only its pseudo-header sum must be recomputed.
+//! the payload. Any run of segments can be written as a smaller super-packet, with the lengths,
+//! IPv4 identification and checksum, and TCP sequence number and flags of the kernel's own
+//! segmentation. The transport checksum stays incomplete, so only its pseudo-header sum must be
+//! recomputed.
 
 use core::ops::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -60,8 +60,7 @@ pub(super) fn destination(frame: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The offset of the payload of a UDP or TCP packet within the frame; for other packets, 8 bytes
-/// behind the IP header.
+/// The offset of a UDP or TCP payload in the frame; else 8 bytes behind the IP header.
 pub(super) fn payload_start(frame: &[u8]) -> usize {
     let packet = &frame[DEVICE_HEADER.min(frame.len())..];
     let byte = |at: usize| usize::from(*packet.get(at).unwrap_or(&0));
@@ -122,8 +121,8 @@ impl Shape {
         base + run.start * self.segment..base + self.payload.min(run.end * self.segment)
     }
 
-    /// Writes the headers of a separate packet with the segments in `run` to `out`; returns their
-    /// length, device header included. `out` has [`MOST_HEADERS`] bytes.
+    /// Writes the headers of a packet with the segments in `run` to `out` ([`MOST_HEADERS`] bytes);
+    /// returns their length, device header included.
     pub(super) fn cut(&self, frame: &[u8], run: &Range<usize>, out: &mut [u8]) -> usize {
         let len = DEVICE_HEADER + self.headers;
         out[..len].copy_from_slice(&frame[..len]);
@@ -178,8 +177,7 @@ impl Shape {
     }
 }
 
-/// The sum over the pseudo-header, as it is in the checksum field of a packet with an incomplete
-/// checksum.
+/// The sum over the pseudo-header, as in an incomplete checksum.
 fn pseudo_header_sum(ip: &[u8], v6: bool, tcp: bool, transport_bytes: usize) -> u16 {
     let addresses = if v6 { &ip[8..40] } else { &ip[12..20] };
     let protocol = if tcp { 6 } else { 17 };

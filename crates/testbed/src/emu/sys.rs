@@ -1,6 +1,5 @@
-//! The system calls that need `unsafe`: ioctls on devices, namespaces, a fork.
-//!
-//! All unsafe code of the emulator is here, each part with the reason why it is sound.
+//! The system calls that need `unsafe`: all unsafe code of the emulator is here, with the reason
+//! why it is sound.
 
 use std::ffi::CStr;
 use std::io;
@@ -18,25 +17,23 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Gives the calling thread new namespaces (a user namespace applies to the whole process, and the
-/// kernel allows it only while the process has one thread).
+/// Gives the calling thread new namespaces; a user namespace applies to the whole process, which
+/// must have one thread.
 pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     debug_assert!(!flags.contains(UnshareFlags::FILES), "descriptors stay shared");
     // SAFETY: unsharing is unsafe only for the descriptor table, which stays shared.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Makes `command` enter the network namespace `namespace` after the fork. Also sets its hostname
-/// to `name`.
-///
-/// `namespace` must stay open until the command has been spawned.
+/// Makes `command` enter `namespace` after the fork, with the hostname `name`. `namespace` must
+/// stay open until the spawn.
 pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str) {
     let name = name.as_bytes().to_vec();
     let enter = move || {
         // SAFETY: setns reads no memory; between fork and exec it is allowed (a system call).
         checked(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) })?;
-        // SAFETY: system calls on bytes that live as long as this closure. The hostname is only
-        // informative: if it is refused, the program runs without it.
+        // SAFETY: system calls on bytes that live as long as this closure. A refused hostname does
+        // no harm.
         unsafe {
             if libc::unshare(libc::CLONE_NEWUTS) == 0 {
                 libc::sethostname(name.as_ptr().cast(), name.len());
@@ -67,9 +64,8 @@ fn interface_ioctl(
     checked(unsafe { libc::ioctl(socket.as_raw_fd(), code as _, request) }).map(drop)
 }
 
-/// Turns an open `/dev/net/tun` into the device [`DEVICE`] of the calling thread's network
-/// namespace, with super-packets in both directions. Returns the kinds of super-packets that the
-/// kernel supports.
+/// Turns an open `/dev/net/tun` into [`DEVICE`] of the thread's network namespace. Returns the
+/// kinds of super-packets that the kernel supports.
 pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     let mut request = request(DEVICE);
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -84,8 +80,8 @@ pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     })
 }
 
-/// Requests super-packets through `set`; returns whether UDP is included. Kernels before 6.2
-/// support only TCP, and refuse a request that includes UDP.
+/// Requests super-packets through `set`; returns whether UDP is included. Kernels before 6.2 refuse
+/// UDP.
 fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     match set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
@@ -196,7 +192,7 @@ pub(super) fn set_option(
     checked(result).map(drop)
 }
 
-/// The number of data segments that a TCP socket has sent, and how many of them were repeats.
+/// The numbers of segments with data that a TCP socket has sent, and of repeats.
 pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     // Offsets in the kernel's `struct tcp_info` (include/uapi/linux/tcp.h), which only grows at its
     // end.
@@ -204,8 +200,8 @@ pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     const DATA_SEGS_OUT: usize = 156;
     let mut answer = [0u8; 256];
     let mut len = answer.len() as libc::socklen_t;
-    // SAFETY: the option writes at most `len` bytes into the buffer, and how many into `len`; both
-    // are valid for the call.
+    // SAFETY: the option writes at most `len` bytes into the buffer, and their number into `len`;
+    // both are valid.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -223,13 +219,11 @@ pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     Ok((number(DATA_SEGS_OUT), number(TOTAL_RETRANS)))
 }
 
-/// Forks the first process of the process namespace that the calling thread created for its
-/// children, and returns its id. This first process ends when the writing end of `lifeline`'s pipe
-/// closes; the kernel then kills every process in the namespace.
+/// Forks the first process of the new process namespace, and returns its id. It ends when the
+/// writing end of `lifeline` closes, and the kernel then kills the others.
 pub(super) fn fork_first(lifeline: &OwnedFd) -> io::Result<i32> {
     let lifeline = lifeline.as_fd().as_raw_fd();
-    // SAFETY: the child makes system calls only, on memory that exists before the fork, and ends
-    // by _exit: no lock and no allocator is touched.
+    // SAFETY: the child makes system calls only, on memory from before the fork, and ends by _exit.
     unsafe {
         let pid = checked(libc::fork())?;
         if pid == 0 {

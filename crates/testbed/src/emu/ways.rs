@@ -30,8 +30,7 @@ impl Ways {
         Ok(Ways { hosts, pairs, ways })
     }
 
-    /// The index of the route from one host to another; `None` if there is no route, or if both are
-    /// the same host.
+    /// The index of the route from one host to another, if there is one.
     pub(super) fn between(&self, from: usize, to: usize) -> Option<u32> {
         self.pairs[from * self.hosts + to]
     }

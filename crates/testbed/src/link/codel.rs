@@ -1,11 +1,9 @@
 //! CoDel (RFC 8289): drops packets at the queue's head once the queueing delay has stayed above a
 //! limit, the target, for a whole interval.
 //!
-//! The RFC decides about a packet at the time at which the packet leaves the queue. A queue with
-//! one rate serves in order, so this time is known when the packet arrives, and so is CoDel's
-//! decision. The link therefore decides on arrival, packet by packet in queue order. One input of
-//! the RFC is unknown on arrival: whether more than one packet will wait *behind* the packet when
-//! it leaves. The link uses the bytes that wait *before* the packet when it arrives instead.
+//! The RFC decides when a packet leaves the queue. That time is known on arrival, so the link
+//! decides on arrival. One input of the RFC is then unknown: whether more than one packet will wait
+//! *behind* the packet when it leaves. The link uses the bytes *before* it on its arrival instead.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -52,8 +50,8 @@ struct Drop {
 }
 
 impl CoDelState {
-    /// Whether a packet of `wire` bytes is dropped instead of sent. It arrived at `came`, when
-    /// `ahead` bytes waited before it, and would be sent at `now`.
+    /// Whether a packet of `wire` bytes is dropped. It came at `came` behind `ahead` bytes, and
+    /// would be sent at `now`.
     pub(super) fn drops(
         &mut self,
         codel: &CoDel,

@@ -24,8 +24,7 @@ use crate::scenario::{Amount, Flow, Scenario, Strategy, Traffic, Transfer};
 use crate::sim::check_copy;
 
 pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
-/// The `--memory` of clients, and of servers without a limit in the scenario: enough for an object
-/// in one segment.
+/// The default `--memory`: enough for an object in one segment.
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
@@ -63,8 +62,7 @@ pub(super) fn failed(what: &str, error: &dyn std::fmt::Display) -> EmulationErro
 }
 
 impl Copies {
-    /// Prepares identities, objects and servers for the copies of `scenario` that can end; `None`
-    /// if there are none.
+    /// Prepares identities, objects and servers for the scenario's copies that can end, if any.
     pub(super) fn prepare(
         emulation: &Emulation,
         scenario: &Scenario,
@@ -162,8 +160,7 @@ impl Copies {
             return Err("not run: a real copy must end; set size or lasts".into());
         };
         let text = |error: &dyn std::fmt::Display| error.to_string();
-        // The server listens on IPv4 only. By the host's name the client would try IPv6 first, and
-        // wait 250 ms for an answer.
+        // The server listens on IPv4 only; by name, the client would first wait 250 ms for IPv6.
         let address = run.emulation.addresses(run.to()).map_err(|error| text(&error))?.v4;
         let command = run.emulation.command(run.from(), &self.binary);
         let child = command
@@ -208,9 +205,9 @@ impl Copies {
     }
 }
 
-/// Creates a folder with the objects of all copies, after a check that there is room for them and
-/// for what the receivers store. Copies that last for a time share one object under many names;
-/// what they deliver is by default not stored.
+/// Creates a folder with the objects of all copies, if there is room for them and for what the
+/// receivers store. Copies that last for a time share one object, and what they deliver is by
+/// default not stored.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],
@@ -257,8 +254,8 @@ fn object(place: usize) -> String {
     format!("object-{place}")
 }
 
-/// The size of a copy's object; a copy with a time limit gets more data than it can send in that
-/// time. `None` for an endless copy.
+/// The size of a copy's object; with a time limit, more than it can send in that time. `None` for
+/// an endless copy.
 fn size(
     scenario: &Scenario,
     flow: &Flow,
@@ -279,8 +276,7 @@ fn size(
     }
 }
 
-/// The lowest of a flow's rate, the rates of its hosts' cards, and the maximum rate of each link on
-/// its route; `None` if nothing limits the flow.
+/// The lowest rate of a flow, its hosts' cards and its links; `None` if nothing limits it.
 fn narrowest(scenario: &Scenario, flow: &Flow, own: Option<Rate>) -> Option<Rate> {
     let way = scenario.routes().between(flow.from, flow.to).unwrap_or_default();
     let links = way.into_iter().filter_map(|link| scenario.network.links[link].link.fastest());
@@ -319,7 +315,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     if let Some(block) = transfer.block {
         arguments.extend(["--datagram".to_owned(), (block + OVERHEAD).to_string()]);
     }
-    // A copy that lasts for a time is cut off, so its result is by default not stored.
+    // A copy that lasts for a time is by default not stored.
     let counted = matches!(flow.amount, Amount::Lasts(_)).then_some(Strategy::Fake);
     let receive = transfer.receive.or(counted);
     arguments.extend(receive.map(|strategy| format!("--receive={}", strategy.name())));
@@ -338,7 +334,7 @@ fn settings(transfer: &Transfer) -> impl Iterator<Item = String> {
     })
 }
 
-/// The sending program's limit as a flag with its value; empty if the host has no limit or the flow
+/// The sending program's limit as a flag with its value; empty without a limit, or if the flow
 /// shares the host.
 fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let full = Bytes::new(u64::from(scenario.mtu) - u64::from(UDP_IP));

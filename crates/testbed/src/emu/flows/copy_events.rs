@@ -38,10 +38,8 @@ impl CopyEvents {
         }
     }
 
-    /// Stores the reported values in `end`; returns whether the copy reported its end.
-    ///
-    /// # Errors
-    /// The copy reported an error, or its data went over TCP.
+    /// Stores the reported values in `end`. Returns whether the copy reported its end. An error if
+    /// the copy reported one, or its data went over TCP.
     pub(super) fn store(self, end: &mut FlowEnd) -> Result<bool, String> {
         end.delivered = self.series.last().map_or(Bytes::ZERO, |(_, bytes)| *bytes);
         end.took = self.series.last().map_or(Span::ZERO, |(at, _)| *at);

@@ -16,8 +16,8 @@ use crate::random::Random;
 use crate::scenario::{Amount, Udp};
 
 const BUFFER: usize = 8 << 20;
-/// The receiver's polling interval. After the sender has ended, the receiver counts until no
-/// datagram has arrived for a round trip plus twice this interval.
+/// The receiver's polling interval. After the sender's end, the receiver waits a round trip plus
+/// twice this interval for further datagrams.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of datagrams before the sender checks whether the flow has ended.
 const TURN: u32 = 64;

@@ -22,8 +22,8 @@ pub struct FlowEnd {
     pub object: Option<Bytes>,
     /// The delivered amount, each byte once; for UDP, all arrivals.
     pub delivered: Bytes,
-    /// Time from the flow's start until all data were delivered, or until the end of the flow's
-    /// time or of the run. For a copy that was cut off: until its last report.
+    /// Time from the flow's start until all data were delivered or it was stopped. For a copy that
+    /// was cut off: until its last report.
     pub took: Span,
     /// The part of `took` that a copy's session needed before the first datagram of the object.
     pub setup: Span,
@@ -50,8 +50,7 @@ pub struct FlowCounts {
     pub received: Option<u64>,
     /// Duplicates, a part of `received`.
     pub duplicates: Option<u64>,
-    /// Sent, and never received: lost on a link, in a queue, or in the receiver's socket. For a
-    /// copy that was cut off: blocks found missing, each once.
+    /// Sent and never received. For a copy that was cut off: blocks found missing.
     pub lost: Option<u64>,
     /// Losses as reported to the sender; one loss may count several times.
     pub reported_lost: Option<u64>,
@@ -87,9 +86,8 @@ impl FlowEnd {
         if self.took == Span::ZERO { Rate::ZERO } else { self.delivered / self.took }
     }
 
-    /// Unnecessary data as a share of the necessary data. The necessary data are the object's
-    /// blocks if they are known and the flow has finished, otherwise the data sent for the first
-    /// time.
+    /// Unnecessary data as a share of the necessary data: a finished flow's known blocks, otherwise
+    /// the data sent for the first time.
     pub fn waste(&self) -> Option<f64> {
         let FlowCounts { sent, retransmitted, blocks, .. } = self.counts;
         let (sent, again) = (sent?, retransmitted?);

@@ -100,8 +100,8 @@ impl Nest<'_> {
         self.over.load(Ordering::Relaxed) || self.run.stop.is_stopped()
     }
 
-    /// Starts each mouse at its time, or after the end of the one before. Waits until all have
-    /// ended or the run stops. Runs on the sending host.
+    /// Starts each mouse at its time, or after the one before, on the sending host. Waits until all
+    /// have ended or the run stops.
     fn send_all(&self, mice: &Mice) {
         let mut random = Random::new(self.run.scenario.seed ^ self.run.place as u64);
         let mut due = self.run.start();
@@ -167,8 +167,8 @@ impl Nest<'_> {
         });
     }
 
-    /// Receives a mouse's bytes. The sender waits for this end to close, so the sender's `port` is
-    /// unique until then.
+    /// Receives a mouse's bytes. The sender waits for the close, so its `port` is unique until
+    /// then.
     fn take(&self, stream: &TcpStream, port: u16) {
         let brought = AtomicU64::new(0);
         if let Err(error) = kernel_tcp::take(stream, self.tcp.window, &brought, &self.over) {

@@ -1,8 +1,7 @@
 //! Runs a scenario's flows in real time, as [`crate::sim`] does in virtual time.
 //!
-//! The real program runs the copies: one server per receiving host, one client per flow. The
-//! kernel's TCP runs TCP flows and short connections; a paced socket sends UDP. [`Flows::absent`]
-//! lists the parts of a scenario that cannot be emulated.
+//! The real program runs the copies, one server per receiving host. The kernel's TCP runs TCP flows
+//! and short connections; a paced socket sends UDP.
 //!
 //! Modules:
 //! - `copies`: copies by the real program. `copy_events`: their events.
@@ -97,12 +96,11 @@ struct Run<'e> {
 }
 
 impl<'e> Flows<'e> {
-    /// Prepares objects, servers and identities. `binary` is the `longhaul` program to run.
+    /// Prepares objects, servers and identities; `binary` is the `longhaul` program.
     ///
     /// # Errors
-    /// [`EmulationError::Spec`] if there are more than [`MAX_FLOWS`] flows.
-    /// [`EmulationError::Program`] if a copy of the scenario is not possible, there is no room for
-    /// the objects, a server does not start, or `stop` was signalled first.
+    /// [`EmulationError::Spec`] for more than [`MAX_FLOWS`] flows; [`EmulationError::Program`] if a
+    /// copy is not possible, a server does not start, or `stop` was signalled.
     pub fn prepare(
         emulation: &'e Emulation,
         scenario: &'e Scenario,
@@ -129,12 +127,12 @@ impl<'e> Flows<'e> {
         scenario.flows.iter().any(|flow| !matches!(flow.traffic, Traffic::Command(_)))
     }
 
-    /// Runs each flow at its time after `began`, until every flow with a size or a duration has
-    /// ended, or until `stop`. Returns the results in the scenario's order, without commands. The
-    /// links' schedules start with this call.
+    /// Runs each flow at its time after `began`, until all flows with a size or a duration have
+    /// ended, or until `stop`. Returns the results in the scenario's order. The links' schedules
+    /// start now.
     pub fn run(&self, began: Instant, stop: &Stop) -> Vec<FlowEnd> {
-        // The schedules must not count the time that the preparation took. The call fails only if
-        // the emulation has ended, and then the flows fail too.
+        // The schedules must not count the preparation. The call fails only if the emulation has
+        // ended, and then the flows fail too.
         let _ = self.emulation.begin_schedules();
         let flows = self.scenario.flows.iter().enumerate();
         let flows: Vec<_> =

@@ -10,10 +10,9 @@ use tempfile::TempDir;
 
 /// Linux's in-memory folder.
 const MEMORY: &str = "/dev/shm";
-/// Removes a folder when this process ends. The script's standard input is a pipe, and only this
-/// process holds the pipe's other end. This process writes to the pipe before a normal exit. If the
-/// pipe closes without a word, this process was killed. In that case the programs of the run are
-/// being killed too, and may still create files in the folder, so the script tries several times.
+/// Removes a folder when this process ends. This process holds the other end of the script's input,
+/// and writes to it before a normal exit. Without that word, it was killed: its programs may still
+/// create files, so the script tries several times.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word
@@ -25,7 +24,7 @@ done
 "#;
 
 pub(super) struct Scratch {
-    // On a normal exit the sweeper removes the folder; the drop of this field removes what is left.
+    // The sweeper removes the folder on a normal exit; this drop removes what is left.
     folder: TempDir,
     sweeper: Child,
 }

@@ -16,8 +16,8 @@ use crate::scenario::{Amount, Congestion, Tcp};
 const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
-/// The minimum, default and maximum size in bytes of a TCP buffer, for flows without a configured
-/// window. The maximum, 256 MiB, is enough for a path of 10 Gbit/s and 200 ms.
+/// The minimum, default and maximum of a TCP buffer in bytes, without a configured window. 256 MiB
+/// are enough for 10 Gbit/s and 200 ms.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";
 
 pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), String> {
@@ -65,8 +65,8 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// Describes a flow's transfer over the kernel's TCP, with the flow's congestion control if the
-/// kernel has it. For a flow without a configured window, raises the buffer limits of both hosts.
+/// Describes a flow's transfer, with its congestion control if the kernel has it. Without a
+/// configured window, raises both hosts' buffer limits.
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {

@@ -1,5 +1,5 @@
-//! Sends state updates in real time between two emulated hosts, over a channel of the real program
-//! or over the kernel's TCP. [`crate::sim::updates`] does so in virtual time.
+//! Sends state updates between two emulated hosts, over a channel of the real program or the
+//! kernel's TCP.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -24,8 +24,7 @@ use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 
 /// Missing updates count as lost if nothing arrives for this long after the last update is due.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Interval at which a sender tests whether its channel is open. Also the pause before the first
-/// update.
+/// Interval of tests whether the channel is open; also the pause before the first update.
 const KNOCK: Duration = Duration::from_millis(200);
 const PORT: u16 = 7_717;
 /// The text of test updates, which are not counted.
@@ -33,8 +32,8 @@ const HELLO: &str = "hello";
 
 type Arrivals = Receiver<(String, Instant)>;
 
-/// Runs updates in real time, over a channel of `binary` or over the kernel's TCP. A delay is
-/// measured from the time at which the update is due.
+/// Runs updates over a channel of `binary` or the kernel's TCP. A delay counts from the time at
+/// which the update is due.
 ///
 /// # Errors
 /// This machine cannot emulate, a program failed, or the emulator disturbed the path.
@@ -126,8 +125,7 @@ fn feed(
     Ok(())
 }
 
-/// A TCP connection from `a` to `b` that sends each update immediately, and the texts that arrive
-/// at `b`.
+/// A TCP connection from `a` to `b` without Nagle's algorithm, and the texts that arrive.
 fn tcp(emulation: &Emulation) -> Result<(TcpStream, Arrivals), EmulationError> {
     let trouble = |error: io::Error| failed("open a TCP connection", &error);
     let address = SocketAddr::new(IpAddr::V4(emulation.addresses("b")?.v4), PORT);
@@ -146,8 +144,7 @@ fn tcp(emulation: &Emulation) -> Result<(TcpStream, Arrivals), EmulationError> {
     Ok((out, came))
 }
 
-/// A channel through a reflector (the server that forwards a channel's messages) on host `b`; the
-/// subscriber is on `b` too.
+/// A channel through a server on host `b`, where the subscriber is too.
 struct Channel<'e> {
     emulation: &'e Emulation,
     binary: &'e Path,
