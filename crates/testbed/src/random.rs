@@ -57,14 +57,13 @@ impl Random {
         Span::from_secs_f64(-libm::log(1.0 - self.unit()) * mean.as_secs_f64())
     }
 
-    /// Number of failed trials before the first success, if each trial succeeds with probability
-    /// `share`; [`u64::MAX`] if `share` is zero. Needs one random number, not one for each trial.
+    /// Number of failed trials before the first success of probability `share`; [`u64::MAX`] if it
+    /// is zero. Needs one random number.
     pub(crate) fn failures_before_success(&mut self, share: f64) -> u64 {
         if share <= 0.0 {
             return u64::MAX;
         }
-        // 1 − U lies in (0, 1], so its logarithm is finite. For a share of 1 the divisor is −∞, and
-        // the result is zero.
+        // 1 − U lies in (0, 1], so its logarithm is finite. A share of 1 gives zero.
         let trials = libm::log(1.0 - self.unit()) / libm::log1p(-share.min(1.0));
         trials as u64
     }

@@ -1,8 +1,5 @@
-//! How a test ends early on a host that cannot run it.
-//!
-//! A test never returns silently. The only way to end it early is [`need!`](crate::need), which
-//! takes a result with the error [`Skipped`]. Each function that makes a `Skipped` prints the
-//! reason.
+//! How a test ends early on a host that cannot run it: by [`need!`](crate::need), which takes a
+//! result with the error [`Skipped`]. Each function that makes a `Skipped` prints the reason.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -24,7 +21,7 @@ macro_rules! need {
 }
 
 /// Skips a test that needs something that `.ci/run` does not install, such as the emulator, IPv6,
-/// root or a mount. The host or its user may lack it permanently.
+/// root or a mount.
 pub fn forbidden(reason: impl Display) -> Skipped {
     // The test harness hides the output of `eprintln!`, so write to stderr directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");

@@ -1,5 +1,5 @@
-//! The emulator on this machine conforms to the specification of its links. A super-packet is a
-//! buffer of several datagrams (segments) that the kernel handles as one packet.
+//! The emulator conforms to the specification of its links. A super-packet is several datagrams
+//! that the kernel handles as one packet.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -54,8 +54,8 @@ fn sockets(emulation: &Emulation, v6: bool) -> (UdpSocket, UdpSocket) {
     (a, b)
 }
 
-/// Sends `super_packets` of `segments` segments of `bytes` bytes. Each segment starts with its
-/// number, and the rest repeats the number's lowest byte.
+/// Sends `super_packets` of `segments` segments of `bytes` bytes, each with its number and then the
+/// number's lowest byte.
 fn send_numbered(socket: &UdpSocket, super_packets: u32, segments: u32, bytes: usize) {
     try_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes as i32).unwrap();
     for n in 0..super_packets {
@@ -250,8 +250,8 @@ fn check_independence(emulation: &Emulation, lossy: (&str, &str), loss: f64) {
         let runs: Vec<usize> =
             arrived.split(|got| *got).map(<[bool]>::len).filter(|n| *n > 0).collect();
         let lost: usize = runs.iter().sum();
-        // Four standard deviations are allowed. With independent losses, a run of losses has the
-        // mean length 1 / (1 − p) and the standard deviation √p / (1 − p).
+        // Four standard deviations. With independent losses, a run has the mean length 1 / (1 − p)
+        // and the standard deviation √p / (1 − p).
         let deviation = (loss * (1.0 - loss) / sent as f64).sqrt();
         let share = lost as f64 / sent as f64;
         assert!((share - loss).abs() < 4.0 * deviation, "{share}");
@@ -364,8 +364,8 @@ fn tcp(port: u16, amount: Amount) -> KernelTcp {
 
 #[test]
 fn tcp_leaves_a_host_in_super_packets() {
-    // The kernel sends a millisecond of paced data together, at most 64 kB. Here this limit
-    // applies: 64 kB take half a millisecond on this link.
+    // The kernel sends a millisecond of paced data together, at most 64 kB: half a millisecond on
+    // this link.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let emulation = need!(start(link.clone(), link));
     let tcp = tcp(PORT, Amount::Size(Bytes::new(20_000_000)));
@@ -402,8 +402,8 @@ fn every_packet_is_accounted_for() {
     assert_eq!(statistics.in_flight, 0);
     assert_eq!(got.len() as u64, statistics.delivered);
     assert!(t.lost > 0 && t.queue_full > 0 && t.duplicates > 0, "{t:?}");
-    // Each corrupted message, and its copy, has one wrong bit. The comparison misses this bit only
-    // in the number's three higher bytes, which the rest does not repeat: 24 of the 8,000 bits.
+    // Each corrupted message, and its copy, has one wrong bit. The comparison misses it in the
+    // number's three higher bytes: 24 of the 8,000 bits.
     let wrong = got.iter().filter(|message| {
         let number = u32::from_be_bytes(message[..4].try_into().unwrap());
         **message != numbered(number, 1_000)
@@ -500,7 +500,7 @@ fn every_hosts_tcp_may_fill_a_long_path_or_a_notice_says_why_not() {
     assert_eq!(emulation.statistics().unwrap().notices, emulation.notices());
 }
 
-/// A path with so many links that no core can forward super-packets as fast as they are sent.
+/// A path with too many links for the speed at which super-packets are sent.
 fn overloaded() -> Result<Emulation, Skipped> {
     const ROUTERS: usize = 1_000;
     start(LinkSpec::default(), LinkSpec::default())?;
@@ -562,8 +562,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     // 10 ms on the bottleneck, and 2 ms on each of the two access links.
     assert!(began.elapsed() >= Duration::from_millis(14), "{:?}", began.elapsed());
 
-    // 400 packets of 1500 bytes from each at the same time: 0.49 s of the bottleneck in total.
-    // With the packet `first`, `left1` sends 401.
+    // 400 packets of 1500 bytes from each: 0.49 s of the bottleneck. With `first`, `left1` sends
+    // 401.
     let receivers = [right1, right2]
         .map(|socket| thread::spawn(move || receive_all(&socket, Duration::from_secs(2)).len()));
     send_numbered(&left1, 20, 20, 1_472);
@@ -579,8 +579,7 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// A host's card makes the host's own programs wait. Otherwise most of the 4.2 MB that the test
-/// sends at once would be dropped, because the card's queue holds a third of this amount.
+/// A host's card makes its programs wait; its queue alone would drop most of the test's 4.2 MB.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));
@@ -597,8 +596,8 @@ fn a_card_holds_its_own_programs_back() {
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());
     let began = Instant::now();
     send_numbered(&a, 100, 30, 1_400);
-    // All data have left, except those that the socket holds. At 100 Mbit/s each of the 100
-    // super-packets takes 3.4 ms.
+    // All data but the socket's have left. At 100 Mbit/s each of the 100 super-packets takes 3.4
+    // ms.
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
     let got = receiver.join().unwrap() as u64;
     let statistics = emulation.statistics().unwrap();

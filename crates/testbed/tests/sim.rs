@@ -100,8 +100,8 @@ fn a_run_without_end_ends_at_the_time_limit() {
     assert!(flow.goodput > Rate::from_bps(9_000_000) && flow.goodput < Rate::from_bps(9_415_000));
 }
 
-/// The outcome of a 3 MB copy at 80 Mbit/s over a link of 100 Mbit/s. `a` and `b` have the keys of
-/// the two hosts, `more` has further keys of the flow.
+/// The outcome of a 3 MB copy at 80 Mbit/s over 100 Mbit/s. `a` and `b` are keys of the hosts,
+/// `more` of the flow.
 fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
     let hosts = format!("[[host]]\nname = \"a\"\n{a}\n[[host]]\nname = \"b\"\n{b}\n");
     let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
@@ -113,8 +113,7 @@ fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
 fn a_slow_receiving_program_loses_in_its_socket_and_nowhere_else() {
     let flow = between("", "receives-rate = \"40M\"\nsocket-buffer = \"100KB\"", "");
     let accounts = flow.accounts;
-    // Datagrams arrive at twice the program's rate, so the full socket drops about half of them
-    // in each round.
+    // Datagrams arrive at twice the program's rate, so the full socket drops about half of them.
     assert!(accounts.socket_lost > 500 && accounts.dropped == 0, "{accounts:?}");
     assert_eq!(accounts.path_lost, accounts.socket_lost);
     assert!(flow.goodput < Rate::from_mbps(40) && flow.goodput > Rate::from_mbps(25));
@@ -149,8 +148,8 @@ fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
         let link = r#"rate = "100M", delay = "5ms", loss = { pattern = "0000000001000000000" }"#;
         run(&format!("{}{hosts}", pair(link, &[flow]))).flows[0].accounts.duplicates
     };
-    // Each repair waits behind the data in the buffer. Until it arrives, the receiver reports the
-    // loss again every 20 ms, and the sender repairs it again.
+    // Each repair waits behind the data in the buffer. Meanwhile the receiver reports the loss
+    // every 20 ms.
     assert!(duplicates("2MB") > 2 * duplicates("20KB"), "{}", duplicates("20KB"));
 }
 
@@ -180,7 +179,7 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
         run(&pair(&link, &[&flow])).flows.remove(0)
     };
     // In 500 ms 5 MB are sent, in about 3,500 blocks. In order, the program gets only the four
-    // blocks before the hole. A buffer of 100 KB keeps about 70 further blocks.
+    // before the hole; 100 KB keep about 70 more.
     let (placed, ordered) = (at(""), at("reorder-buffer = \"1GB\""));
     assert!(placed.delivered > Bytes::new(4_000_000), "{}", placed.delivered);
     assert!(ordered.delivered < Bytes::new(7_500), "{}", ordered.delivered);
@@ -202,8 +201,8 @@ fn a_slow_card_drops_packets_beyond_its_ports_queue() {
         outcome.flows[0].accounts;
     assert_eq!((sent, received + dropped, socket_lost), (SENT, SENT, 0));
     assert_eq!(dropped, queue_full);
-    // Datagrams arrive at 200 Mbit/s, in frames of 1066 bytes. Frames leave at 100 Mbit/s while the
-    // 20 MB arrive. Then the 512 kB in the port's buffer leave as well.
+    // Datagrams arrive at 200 Mbit/s, in frames of 1066 bytes, and leave at 100 Mbit/s. Then the
+    // 512 kB in the port's buffer leave.
     let coming = 20e6 * 8.0 / 200e6;
     let kept = (coming * 100e6 / 8.0 + 512_000.0) / 1_066.0;
     assert!((received as f64 - kept).abs() < 0.01 * kept, "{received}, not {kept}");
@@ -213,7 +212,7 @@ fn a_slow_card_drops_packets_beyond_its_ports_queue() {
 fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
     let disk = "disk-rate = \"16M\"\ndisk-stall = \"100ms\"\ndisk-stall-every = \"500ms\"";
     let flow = between("", disk, "writes-disk = true");
-    // 3 MB at 16 Mbit/s take 1.5 s. The disk stalls for 0.1 s each at 0.5, 1.0 and 1.5 s.
+    // 3 MB at 16 Mbit/s take 1.5 s, with stalls of 0.1 s at 0.5, 1.0 and 1.5 s.
     let took = flow.finished.expect("it ends").since(Time::ZERO);
     assert!(took > Span::from_millis(1_800) && took < Span::from_millis(1_830), "{took}");
     let read = between(disk, "", "reads-disk = true").finished.expect("it ends");
@@ -244,8 +243,8 @@ fn copies_into_one_host_share_its_memory_in_equal_parts() {
     let outcome = run(&format!("record-every = \"1s\"\n{path}{host}"));
     for flow in &outcome.flows {
         assert_eq!(Some(flow.delivered), flow.object);
-        // After three seconds the memory is full: each copy has delivered half of the memory, plus
-        // the bytes that the disk has written.
+        // After three seconds each copy has delivered half of the memory, plus what the disk has
+        // written.
         let there = flow.series[2].delivered.get();
         assert!(there > MEMORY / 2 && there < MEMORY / 2 + 3 * 5_000_000 + (2 << 20), "{there}");
     }
@@ -290,22 +289,19 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
 
 #[test]
 fn intermittent_udp_has_its_rate_for_its_share_of_the_time() {
-    // 250 datagrams in a phase of mean length, so cutting the last one of each phase changes
-    // little.
+    // 250 datagrams in a mean phase, so cutting the last one of each changes little.
     let flow = "udp = \"10M\"\ndatagram = 500\non = \"100ms\"\noff = \"50ms\"\nlasts = \"150s\"";
     for (random, tolerance) in [("false", 0.005), ("true", 0.05)] {
         let flow = format!("{flow}\nrandom = {random}");
         let outcome = run(&pair(r#"rate = "1G", delay = "1ms""#, &[&flow]));
         let mean = outcome.flows[0].delivered.get() as f64 * 8.0 / 150.0;
-        // In about 1,000 phases of each kind, the sending phases' share of the time varies by
-        // 1.5 %.
+        // In about 1,000 phases of each kind, the sending share varies by 1.5 %.
         let expected = 10e6 * 100.0 / (100.0 + 50.0);
         assert!((mean / expected - 1.0).abs() < tolerance, "random {random}: {mean}");
     }
 }
 
-/// The number of mice (short TCP connections) that start in each interval of 50 ms. 4,000 mice
-/// start, one every 10 ms on average.
+/// The number of mice that start in each interval of 50 ms: of 4,000, one every 10 ms on average.
 fn mice_by_interval(arrivals: &str) -> Vec<f64> {
     const SIZE: u64 = 1_000;
     let flow =
@@ -326,15 +322,15 @@ fn mice_at_random_times_have_the_same_mean_number_and_the_variance_of_poisson() 
         let count = intervals.len() as f64;
         let mean = intervals.iter().sum::<f64>() / count;
         assert!((mean / 5.0 - 1.0).abs() < 0.06, "{arrivals}: {mean} in an interval");
-        // The variance of Poisson counts is their mean. The variance measured over 800 intervals
-        // deviates from it by about 5 %.
+        // The variance of Poisson counts is their mean. Over 800 intervals it deviates by about 5
+        // %.
         let variance = intervals.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
         assert!((variance / mean - scatter).abs() < 0.2, "{arrivals}: {variance} over {mean}");
     }
 }
 
-/// Runs three GTP senders with these settings and one TCP flow into a host of 100 Mbit/s. Returns
-/// the payload rate of TCP, and of the GTP flows together, between 6 and 20 s, in Mbit/s.
+/// Runs three GTP senders and one TCP flow into a host of 100 Mbit/s. Returns the payload rates of
+/// TCP, and of GTP together, between 6 and 20 s, in Mbit/s.
 fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {
     let link = |host: &str, delay: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! Configures devices through rtnetlink: its ioctls would need root on the whole machine.
+//! Configures devices through rtnetlink: ioctls would need root on the whole machine.
 
 use std::io;
 

@@ -17,21 +17,20 @@ pub enum Loss {
     Independent(LossRatio),
     /// Packets are lost in bursts.
     GilbertElliott(GilbertElliott),
-    /// Each bit on the wire is wrong with this probability, and one wrong bit loses the packet, so
-    /// large packets are lost more often.
+    /// Each bit on the wire is wrong with this probability; one wrong bit loses the packet.
     BitErrors(f64),
     /// A recorded pattern, packet by packet (`true`: lost), repeated at its end.
     Pattern(Arc<[bool]>),
 }
 
-/// Two states, each with its own loss; before each packet the state may change (Gilbert 1960,
+/// Two states, each with its own loss; the state may change before each packet (Gilbert 1960,
 /// Elliott 1963). All four fields are probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
     /// Transition from the good state to the bad one.
     pub worsens: f64,
-    /// Transition from the bad state to the good one; the inverse is the mean length of a bad
-    /// period in packets.
+    /// Transition from the bad state to the good one: the inverse of a bad period's mean length in
+    /// packets.
     pub recovers: f64,
     /// Loss in the good state.
     pub good_loss: f64,
@@ -40,9 +39,8 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// Bursts in which every packet is lost: `mean_burst` packets long on average, `ratio` of all
-    /// packets lost in the long run. `None` if no such chain exists: `ratio` is 1, or `mean_burst`
-    /// is below 1 or below ratio / (1 − ratio).
+    /// Bursts of lost packets: `mean_burst` packets long on average, `ratio` of all packets lost.
+    /// `None` if `ratio` is 1, or `mean_burst` is below 1 or below ratio / (1 − ratio).
     pub fn bursts(ratio: LossRatio, mean_burst: f64) -> Option<GilbertElliott> {
         let recovers = 1.0 / mean_burst;
         let worsens = recovers * ratio.get() / (1.0 - ratio.get());
@@ -211,8 +209,8 @@ mod tests {
         let mean = runs.iter().sum::<usize>() as f64 / runs.len() as f64;
         let deviation = (1.0 - 1.0 / burst).sqrt() * burst / (runs.len() as f64).sqrt();
         assert!((mean - burst).abs() < 4.0 * deviation, "mean burst {mean}");
-        // The standard deviation of a burst's length is about its mean, so bursts multiply the
-        // variance of the ratio by about 2 × burst.
+        // The standard deviation of a burst's length is about its mean, which multiplies the
+        // variance by about 2 × burst.
         let margin = margin(ratio, n) * (2.0 * burst).sqrt();
         assert!((share(&fates) - ratio).abs() < margin, "{}", share(&fates));
     }
@@ -229,7 +227,7 @@ mod tests {
             assert!((chain.mean() - mean).abs() < 1e-12);
             let fates = fates(&Loss::GilbertElliott(chain), 1500, n);
             // The covariance of two fates k packets apart is memory^k times the variance between
-            // the states; the sum over all k widens the margin of independent packets.
+            // the states; the sum widens the margin.
             let memory = 1.0 - worsens - recovers;
             let apart = bad_loss - good_loss;
             let states = apart * apart * bad * (1.0 - bad);

@@ -1,18 +1,18 @@
 //! Links as values: one direction of a path, and its effect on each packet.
 //!
-//! A driver offers a packet to a [`Link`] with the time and the packet's size as an IP packet, and
-//! gets its [`Fate`] back. The link applies, in this order:
+//! A driver offers a packet to a [`Link`] with its time and its size as an IP packet, and gets its
+//! [`Fate`]. The link applies, in this order:
 //!
 //! 1. An outage or a size limit drops the packet.
 //! 2. A policer drops packets that exceed its token bucket.
 //! 3. A full queue drops the packet (room is counted in bytes on the wire).
 //! 4. CoDel, if configured, drops a packet that waited too long.
 //! 5. The rate serialises the packet.
-//! 6. Loss removes the packet. A lost packet has used its share of the rate, as on a real line.
+//! 6. Loss removes the packet, which has used its share of the rate.
 //! 7. Delay, jitter and reordering set the arrival time. The packet may be duplicated or corrupted.
 //!
 //! The link has no clock and stores no packets; it only records the periods in which its wire is
-//! busy. It works the same in virtual and in real time, and one seed determines every fate.
+//! busy. One seed determines every fate.
 
 mod codel;
 mod loss;

@@ -51,9 +51,7 @@ pub struct Passage {
     pub turned_bit: Option<u32>,
 }
 
-/// Counters of a link for the packets offered to it.
-///
-/// `offered = arrives + dropped`; duplicates are extra.
+/// Counters of a link: `offered = arrives + dropped`; duplicates are extra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkTally {
     /// Packets offered.
@@ -204,8 +202,7 @@ impl Link {
         &self.spec
     }
 
-    /// Replaces the configuration from now on; packets in flight or in the queue keep their fate
-    /// and arrival time.
+    /// Replaces the configuration; packets in flight or in the queue keep their fate.
     pub fn update(&mut self, spec: LinkSpec) {
         self.loss = LossState::new(&spec.loss, &mut self.random);
         self.rate = RateCourse::new(spec.rate);
@@ -224,7 +221,7 @@ impl Link {
         self.serialiser.backlog(now)
     }
 
-    /// The fate of an IP packet of `packet_bytes` that is offered at `now`. Times must not go back.
+    /// The fate of an IP packet of `packet_bytes` at `now`. Times must not go back.
     pub fn offer(&mut self, now: Time, packet_bytes: u32) -> Fate {
         if self.schedule.follow(&mut self.spec, now) {
             self.loss = LossState::new(&self.spec.loss, &mut self.random);
@@ -277,8 +274,7 @@ impl Link {
         Fate::Arrives(Passage { at, twice, turned_bit })
     }
 
-    /// The departure time of a packet of `wire` bytes that is offered at `now`, or its fate if the
-    /// queue drops it.
+    /// The departure time of a packet of `wire` bytes at `now`, or its fate if the queue drops it.
     fn queued(&mut self, now: Time, wire: Bytes) -> Result<Time, Fate> {
         let (queue, serialiser) = (self.spec.queue, &mut self.serialiser);
         let turn = serialiser.turn(now);
@@ -424,7 +420,7 @@ mod tests {
         let mean = free.iter().enumerate().map(extra).sum::<f64>() / n as f64;
         assert!((mean - 0.5).abs() < 4.0 / (12.0 * n as f64).sqrt(), "{mean}");
         // The test of Kolmogorov and Smirnov: sorted, the i-th of n uniform numbers is at most 1.95
-        // / √n from i / n. One such test in a thousand fails by chance; the seed is fixed.
+        // / √n from i / n. One test in a thousand fails by chance.
         let mut shares: Vec<f64> = free.iter().enumerate().map(extra).collect();
         shares.sort_by(f64::total_cmp);
         let apart = |(i, share): (usize, &f64)| {
@@ -485,9 +481,8 @@ mod tests {
         assert_eq!(fates, expected);
     }
 
-    /// A link of 10 Mbit/s whose queue of 250 kB (200 ms) is full at 100 ms. Then `change` applies,
-    /// and a packet of 1250 bytes is offered per `every`. Returns the bytes that arrive between two
-    /// times.
+    /// A link of 10 Mbit/s whose queue of 250 kB (200 ms) is full at 100 ms, then `change`, with a
+    /// packet of 1250 bytes per `every`. Returns the bytes that arrive between two times.
     fn after_a_change(
         change: Change,
         control: QueueControl,
@@ -528,7 +523,7 @@ mod tests {
         let ramp = |mbps| Change::RateRamp { to: Rate::from_mbps(mbps), over };
         // (change, every, from..until in ms, bytes that the new rate carries in that time)
         let cases = [
-            // The rate rises above the 500 Mbit/s offered: no packet is lost. 250 kB drain in 2 ms.
+            // The rate rises above the offered 500 Mbit/s: no loss. 250 kB drain in 2 ms.
             (rate(1_000), Span::from_micros(20), 102..202, 6_250_000),
             (rate(1), Span::from_millis(1), 100..1_100, 125_000),
             // Evenly from 10 to 100 Mbit/s within 200 ms: 55 on average.

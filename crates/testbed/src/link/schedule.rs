@@ -12,8 +12,7 @@ pub(super) struct Schedule {
     delay: Option<Ramp>,
 }
 
-/// Progress of the rate in a schedule. Separate from the other progress, because the queue needs
-/// the rate at a packet's departure, which may be long after the packet's arrival.
+/// Progress of the rate, separate because the queue needs the rate at a packet's departure.
 #[derive(Clone, Debug)]
 pub(super) struct RateCourse {
     next_step: usize,
@@ -162,8 +161,8 @@ mod tests {
             (50, ramp(50)),
             (100, Change::Rate(Some(Rate::from_mbps(7)))),
         ]);
-        // The schedule is first queried after the second ramp's start. That ramp starts from 150
-        // Mbit/s, the value of the first ramp at 50 ms.
+        // The first query comes after the second ramp's start. That ramp starts from the first's
+        // 150 Mbit/s at 50 ms.
         assert_eq!(spec(75).rate, Some(Rate::from_mbps(125)));
         assert_eq!(spec(160).rate, Some(Rate::from_mbps(7)));
     }

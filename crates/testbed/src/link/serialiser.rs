@@ -5,16 +5,15 @@ use std::collections::VecDeque;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// Sends packets one after another at the link's rate.
-///
-/// The serialiser stores no packets, only periods in which the wire is busy at one rate. The queue
-/// is the sum, over these periods, of rate times remaining time. Queued bytes therefore stay
+/// Sends packets one after another at the link's rate. Stores only the periods in which the wire is
+/// busy at one rate. The queue is the sum of rate times remaining time over them, so queued bytes
+/// do not change with the rate.
 /// constant if the rate changes while they wait.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,
-    /// The fraction of a nanosecond to add to `free_at`: a numerator over the rate in bit/s. It is
-    /// carried from packet to packet, so rounding errors never add up.
+    /// The fraction of a nanosecond to add to `free_at`: a numerator over the rate in bit/s,
+    /// carried on so that rounding errors never add up.
     fraction: u64,
     /// The busy periods, contiguous and in order; finished ones are removed at the next packet.
     busy: VecDeque<Stretch>,
@@ -49,10 +48,9 @@ impl Serialiser {
         self.free_at.max(now)
     }
 
-    /// The time when a packet of `wire` bytes offered at `now` has left, or `None` if the backlog
-    /// with this packet would exceed `queue` bytes. `rate` is the wire's rate at the packet's
-    /// [`Serialiser::turn`]; without a rate, packets pass without serialisation. A rate of zero
-    /// never finishes: `None`.
+    /// The time when a packet of `wire` bytes offered at `now` has left; `None` if the backlog
+    /// would exceed `queue` bytes, or at a rate of zero. `rate` is the rate at the packet's
+    /// [`Serialiser::turn`]; without one, packets pass at once.
     pub(super) fn accept(
         &mut self,
         now: Time,
@@ -141,8 +139,8 @@ mod tests {
 
     #[test]
     fn packets_at_random_wait_as_long_as_queueing_theory_says() {
-        // M/D/1: service of a fixed length s, arrivals at random, load ρ: the mean wait is
-        // s × ρ / (2 (1 − ρ)) (Pollaczek and Khinchine).
+        // M/D/1 (fixed service s, random arrivals, load ρ): the mean wait is s × ρ / (2 (1 − ρ))
+        // (Pollaczek and Khinchine).
         let (packet, n) = (Bytes::new(1_250), 400_000);
         let service = packet / GIGABIT;
         for load in [0.3, 0.7] {

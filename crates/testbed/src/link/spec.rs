@@ -8,7 +8,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use super::{CoDel, Loss, Policer};
 
 /// Ethernet's framing of an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble and a
-/// gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
+/// gap of 12.
 pub const ETHERNET_FRAMING: u32 = 38;
 
 /// The headers of UDP and IPv4 in a packet: 8 and 20 bytes.
@@ -23,8 +23,8 @@ pub struct LinkSpec {
     pub delay: Span,
     /// Random addition to the delay.
     pub jitter: Jitter,
-    /// The queue for packets that exceed `rate`, in bytes on the wire, including the packet being
-    /// sent; packets that do not fit are dropped.
+    /// The queue for packets that exceed `rate`, in bytes on the wire, including the one being
+    /// sent.
     pub queue: Bytes,
     /// A token bucket before the queue, if there is one.
     pub policer: Option<Policer>,
@@ -64,8 +64,7 @@ pub enum QueueControl {
 pub struct Jitter {
     /// The largest addition.
     pub spread: Span,
-    /// Whether a packet may overtake earlier packets; if not, it arrives no earlier than the packet
-    /// before it.
+    /// Whether a packet may overtake earlier packets.
     pub overtakes: bool,
 }
 
@@ -81,9 +80,8 @@ pub struct Reorder {
 /// A scheduled change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The time, on the clock of the caller that passes packets to the link. A rate applies to
-    /// packets sent from then on, including those already in the queue; other changes apply to
-    /// packets that enter the link from then on.
+    /// The time, on the caller's clock. A rate also applies to packets in the queue; other changes
+    /// apply to packets that enter later.
     pub at: Time,
     /// The change.
     pub change: Change,
@@ -157,14 +155,14 @@ impl Default for LinkSpec {
 }
 
 impl LinkSpec {
-    /// One direction of a path of `rate` and round-trip time `rtt`. The delay is half of `rtt`; the
-    /// queue holds one bandwidth-delay product, at least 100 full Ethernet frames.
+    /// One direction of a path of `rate` and round-trip time `rtt`, with half of `rtt` as delay.
+    /// The queue holds one bandwidth-delay product, at least 100 full Ethernet frames.
     pub fn path(rate: Rate, rtt: Span) -> LinkSpec {
         let queue = rate.over(rtt).max(Bytes::new(100 * 1_538));
         LinkSpec { rate: Some(rate), delay: rtt / 2, queue, ..LinkSpec::default() }
     }
 
-    /// The highest rate that the link ever has; `None` if the link is ever without a rate limit.
+    /// The highest rate that the link ever has; `None` if it is ever unlimited.
     pub fn fastest(&self) -> Option<Rate> {
         let later = self.schedule.iter().filter_map(|step| match step.change {
             Change::Rate(rate) => Some(rate),
@@ -182,8 +180,8 @@ impl LinkSpec {
     /// Checks the configuration for IP packets of up to `mtu` bytes.
     ///
     /// # Errors
-    /// A share outside 0 to 1, a rate of zero, a queue or a policer's burst smaller than a full
-    /// packet, an invalid loss model, or a schedule out of order.
+    /// A share outside 0 to 1, a rate of zero, a queue or burst below a full packet, an invalid
+    /// loss model, or a schedule out of order.
     pub fn validate(&self, mtu: u32) -> Result<(), SpecError> {
         let error = |what: String| Err(SpecError(what));
         let shares = [

@@ -69,10 +69,8 @@ impl Scenario {
     /// - no host, or an empty, malformed or duplicate name;
     /// - more than [`MAX_NODES`] hosts and routers, [`MAX_LINKS`] links or routes, or [`MAX_FLOWS`]
     ///   flows;
-    /// - an impossible value of a host, link or flow, such as a rate of zero;
-    /// - an invalid route, a flow between hosts without a route there and back, or a host without a
-    ///   connection to another host;
-    /// - an MTU below 576 bytes, or a time limit or recording interval of zero.
+    /// - an impossible value, such as a rate of zero or an MTU below 576 bytes;
+    /// - an invalid route, a flow without a route there and back, or a host without a connection.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {

@@ -52,8 +52,7 @@ pub enum Amount {
     Size(Bytes),
     /// As much as can be sent in this time.
     Lasts(Span),
-    /// As much as can be sent until the run ends. Such a flow does not extend the run: the run ends
-    /// when every flow that can end has ended.
+    /// As much as can be sent until the run ends. Such a flow does not extend the run.
     Endless,
 }
 
@@ -73,27 +72,22 @@ pub enum Traffic {
 }
 
 /// A transfer by one of longhaul's protocols. Flows of one protocol to one host share one receiver
-/// there, like the copies to one `serve`.
+/// there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
-    /// The protocol's name in the registry. The name is checked when the flow runs, or, if a file
-    /// describes the flow, when the file is read.
+    /// The protocol's name in the registry, checked when the flow runs or its file is read.
     pub protocol: String,
-    /// The rate in bits of UDP payload a second, as `--rate`; by default the protocol chooses
-    /// its rate.
+    /// The rate in bits of UDP payload a second, as `--rate`; by default the protocol's choice.
     pub rate: Option<Rate>,
-    /// The rate law (the rule by which a copy finds its rate) in the simulator; the emulator uses
-    /// the default.
+    /// The rate law in the simulator; the emulator uses the default.
     pub law: Law,
     /// The weight on a shared path, as `--share`; only [`Law::Shadow`] uses it.
     pub share: Option<Weight>,
-    /// The rate that an earlier copy found on this path, in the simulator; by default the path is
-    /// unknown.
+    /// The rate that an earlier copy found on this path, if any, in the simulator.
     pub remembered: Option<Rate>,
     /// The loss that the earlier copy found, with `remembered`.
     pub remembered_loss: LossRatio,
-    /// Bytes of a segment; by default the protocol's. A segment of at least the object's size holds
-    /// the whole object.
+    /// Bytes of a segment; by default the protocol's. The whole object may be one segment.
     pub segment: Option<Bytes>,
     /// Bytes of the object in a datagram; by default as many as fit the MTU.
     pub block: Option<u32>,
@@ -101,16 +95,15 @@ pub struct Transfer {
     pub receive: Option<Strategy>,
     /// In the simulator: whether control messages use only the ordered stream, as over TCP.
     pub ordered_control: bool,
-    /// In the simulator, for a program that reads in order: the size of the buffer in which
-    /// datagrams wait for earlier datagrams. Without a buffer each datagram is stored as it
-    /// arrives.
+    /// In the simulator, for a program that reads in order: the size of the buffer for datagrams
+    /// that wait for earlier ones. Without it each datagram is stored as it arrives.
     pub reorder_buffer: Option<Bytes>,
     /// In the simulator: whether the object is read from the sending host's disk.
     pub reads_disk: bool,
     /// In the simulator: whether the object is written to the receiving host's disk.
     pub writes_disk: bool,
-    /// 2 or more adds coded symbols to the last rounds; where chunks cannot be coded, each block of
-    /// a small last round is sent this many times instead. By default the protocol's value.
+    /// 2 or more adds coded symbols to the last rounds, or sends each uncoded block of a small last
+    /// round this many times. By default the protocol's value.
     pub tail_copies: Option<u32>,
     /// The protocol's settings by name, in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,

@@ -7,8 +7,7 @@ use longhaul_proto::time::Span;
 
 use crate::link::LinkSpec;
 
-/// Routers, links and routes. Nodes are hosts and routers; node indices count the hosts first, then
-/// the routers.
+/// Routers, links and routes. Node indices count the hosts first, then the routers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
     /// The names of the routers.
@@ -48,11 +47,10 @@ pub struct Route {
     pub via: Vec<usize>,
 }
 
-/// Finds the route between two hosts: the route that the scenario sets, otherwise the route with
-/// the lowest delay. Of routes with equal delay, the route with the fewest links wins, then the
-/// route whose links come first in the scenario.
+/// Finds the route between two hosts: the scenario's, otherwise the one with the lowest delay, then
+/// with the fewest links, then whose links come first.
 ///
-/// Only routers forward packets: no route leads through a host. Results are cached by destination.
+/// Only routers forward packets: no route leads through a host.
 #[derive(Clone, Debug)]
 pub struct Routes<'n> {
     network: &'n Network,
@@ -73,8 +71,7 @@ impl<'n> Routes<'n> {
         Routes { network, nodes, first_router, into, trees: BTreeMap::new() }
     }
 
-    /// The links of the route from one node to another, in order; `None` without a route. A node's
-    /// route to itself has no links.
+    /// The links of the route from one node to another, in order; none from a node to itself.
     pub fn between(&mut self, from: usize, to: usize) -> Option<Vec<usize>> {
         let given = self.network.routes.iter().find(|route| (route.from, route.to) == (from, to));
         if let Some(route) = given {
@@ -203,7 +200,7 @@ mod tests {
     }
 
     /// The lowest delay from each node to `to` through routers (nodes from 3 on), by Bellman and
-    /// Ford: as many rounds as nodes.
+    /// Ford.
     fn least_delays(links: &[LinkBetween], nodes: usize, to: usize) -> Vec<Span> {
         let mut least = vec![Span::MAX; nodes];
         least[to] = Span::ZERO;

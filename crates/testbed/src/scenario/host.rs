@@ -14,11 +14,11 @@ use longhaul_proto::units::{Bytes, Rate};
 pub struct Host {
     /// Its name; programs on other hosts can resolve it.
     pub name: String,
-    /// The card's rate in both directions in bits a second, Ethernet framing included. `None`: only
-    /// the links limit the rate.
+    /// The card's rate in each direction in bits a second, framing included. `None`: only the links
+    /// limit it.
     pub nic: Option<Rate>,
-    /// The card's output queue. A full queue drops datagrams, as in a host whose socket buffers are
-    /// larger than the device's queue. `None`: programs wait for the card.
+    /// The card's output queue, which drops datagrams when full. `None`: programs wait for the
+    /// card.
     pub nic_queue: Option<Bytes>,
     /// Each program's send buffer: maximum bytes that wait for the card before the program has to
     /// wait.
@@ -27,14 +27,13 @@ pub struct Host {
     pub sends: Pace,
     /// The limit of a receiving program.
     pub receives: Pace,
-    /// The time that the receiving program needs for each datagram that it sends back (FOBS,
-    /// section 3.2). With this limit, the program reads datagrams one by one.
+    /// The receiving program's time for each datagram that it sends back (FOBS, section 3.2). It
+    /// then reads datagrams one by one.
     pub report_cost: Span,
     /// The socket's receive buffer; a datagram that does not fit is lost.
     pub socket_buffer: Bytes,
-    /// The memory of all copies to this host for data that are incomplete or not yet written. The
-    /// copies have equal parts, as in a server's `--memory`. `None`: each copy has 512 MiB if it
-    /// writes to a disk, and no limit otherwise.
+    /// The memory of all copies to this host for data that are incomplete or not yet written, in
+    /// equal parts. `None`: each copy to a disk has 512 MiB, others no limit.
     pub memory: Option<Bytes>,
     /// The disk of copies to and from files. `None`: copies never wait for a disk.
     pub disk: Option<Disk>,
@@ -107,8 +106,8 @@ impl Pace {
         each.max(bytes)
     }
 
-    /// The highest rate at which the program processes datagrams of `payload`; `None` if there is
-    /// no limit. The rate counts `size` for each datagram: the payload, or the whole frame.
+    /// The highest rate at which the program processes datagrams of `payload`, if limited. It
+    /// counts `size` for each datagram.
     pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();
         (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))

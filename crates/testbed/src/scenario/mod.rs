@@ -1,8 +1,7 @@
-//! A scenario: hosts, the network between them, and their flows, as one value.
-//!
-//! The simulator and the emulator run the same value. In reading order: `host` (a machine's
-//! limits), `graph` (nodes, one-way links, routes), `topology` (well-known networks), `flow` (who
-//! sends what to whom), `checks` (validation), `file` (the TOML format).
+//! A scenario: hosts, the network between them, and their flows, as one value for the simulator and
+//! the emulator. In reading order: `host` (a machine's limits), `graph` (nodes, one-way links,
+//! routes), `topology` (well-known networks), `flow` (who sends what to whom), `checks`
+//! (validation), `file` (the TOML format).
 
 mod checks;
 mod file;

@@ -25,9 +25,8 @@ pub enum Topology {
     /// Hosts `a` and `b` with one link.
     Pair(Duplex),
     /// Hosts `left1`, `left2`, … at router `left`, hosts `right1`, `right2`, … at router `right`,
-    /// and a shared link between the routers. Each host has an access link to its router. The hosts
-    /// take the entries of `access` in turn, the left hosts first. After the last entry, the first
-    /// one follows again.
+    /// and a shared link between the routers. The hosts' links take the entries of `access` in
+    /// turn, the left hosts first.
     Dumbbell {
         /// Hosts on the left.
         left: usize,
@@ -67,8 +66,7 @@ impl Topology {
         }
     }
 
-    /// The host names and the network. If no access links are given, access links have no delay and
-    /// no limits.
+    /// The host names and the network. By default, access links have no delay and no limits.
     pub fn build(&self) -> (Vec<String>, Network) {
         let numbered = |prefix: &str, n: usize| -> Vec<String> {
             (1..=n).map(|i| format!("{prefix}{i}")).collect()

@@ -118,8 +118,8 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// Adds a route through the network, including the cards at its ends; returns the range of the
-    /// route in the fabric's `hops`: start and length.
+    /// Adds a route with the cards at its ends; returns its start and length in the fabric's
+    /// `hops`.
     fn add_flow_route(&mut self, from: usize, links: &[usize], to: usize) -> (u32, u32) {
         let out = self.cards[from].map(|(out, _)| out);
         let inward = self.cards[to].map(|(_, inward)| inward);
@@ -250,8 +250,7 @@ impl<'s> World<'s> {
         self.check(agent, result)
     }
 
-    /// The lowest of `rate` and the maximum rate of each link on the flow's route to the receiver;
-    /// `None` if nothing limits the flow.
+    /// The lowest of `rate` and the maximum rate of the flow's links to the receiver, if any.
     fn narrowest(&self, index: usize, rate: Option<Rate>) -> Option<Rate> {
         let links = self.fabric.links_of(self.flows[index].ways.0);
         let rates =
@@ -259,8 +258,7 @@ impl<'s> World<'s> {
         rates.chain(rate).min()
     }
 
-    /// The index of the core (protocol state machine) that receives a protocol's copies on a host;
-    /// creates the core if there is none.
+    /// The index of the core that receives a protocol's copies on a host; creates it if missing.
     fn receiver(
         &mut self,
         protocol: &'static str,
@@ -329,8 +327,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Starts the next mouse (short TCP connection) of a flow. Unless mice run in turn, schedules
-    /// the one after it.
+    /// Starts the next mouse of a flow. Unless mice run in turn, schedules the one after it.
     pub(super) fn set_out(&mut self, index: usize) {
         let flow = &self.scenario.flows[index];
         let Traffic::Mice(mice) = &flow.traffic else { return };

@@ -1,16 +1,15 @@
 //! The event queue: events in the order of time, then of insertion.
 //!
-//! A heap with four branches per node is half as deep as a binary heap, and the four children of a
-//! node are neighbours in memory. Popping an event leaves its place vacant for the next event that
-//! is added. Nearly every event adds another event, so the heap is reordered once instead of twice.
+//! A heap of four branches per node is half as deep as a binary heap, with neighbouring children. A
+//! popped event leaves its place vacant for the next one: nearly every event adds another, so the
+//! heap is reordered once instead of twice.
 
 use longhaul_proto::time::Time;
 
 /// Children of each node in the heap.
 const BRANCHES: usize = 4;
 
-/// An event's position in the order: its time and its sequence number. Positions are unique, so the
-/// order depends on nothing else.
+/// An event's position in the order: its time and its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
     pub(super) at: Time,

@@ -1,5 +1,5 @@
 //! Arrivals for copies: datagrams pass through the host's receiving program to the receiver's core
-//! (the protocol's state machine), and the host drains data: writes them and frees their memory.
+//! (the protocol's state machine), and the host drains data.
 
 use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::coded::Symbol;
@@ -19,8 +19,7 @@ use super::{SimError, What};
 const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
-    /// Records an intact datagram at the driver (the program around the core); returns whether to
-    /// pass the datagram to the core.
+    /// Records an intact datagram at the driver; returns whether the core gets it.
     fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
         if !self.numbers.insert(arrival.number.0) {
             self.replayed += 1;
@@ -198,8 +197,7 @@ impl World<'_> {
             Wake::At(at, _) => at.max(now),
             Wake::OnInput => return Ok(()),
         };
-        // If the core now wakes later than scheduled, the scheduled wake-up stays: it finds nothing
-        // due, and schedules the next one.
+        // A core that now wakes later keeps its scheduled wake-up, which schedules the next one.
         if at < core.wake {
             core.wake = at;
             self.fabric.calendar.add(at, What::Receiver(index as u32));
@@ -221,8 +219,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Frees memory at a host, once per [`DRAIN_TURN`]. Data for a disk are freed when they are
-    /// written, data in a limited memory when their chunk is complete.
+    /// Frees memory at a host, once per [`DRAIN_TURN`]: for a disk when data are written, in a
+    /// limited memory when their chunk is complete.
     pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let mut drains = core::mem::take(&mut self.drains[host]);
@@ -247,8 +245,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Divides a disk's work evenly among copies. A copy's unused share goes to the copies after
-    /// it. A second pass offers the remaining work to all copies.
+    /// Divides a disk's work evenly among copies. Unused shares go to later copies; a second pass
+    /// offers the rest to all.
     fn write(&mut self, drains: &[u32], mut work: Bytes) {
         for turn in 0..2 * drains.len() {
             let place = turn % drains.len();

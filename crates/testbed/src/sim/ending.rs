@@ -13,8 +13,7 @@ use super::world::{Agent, World};
 use crate::scenario::Traffic;
 
 impl World<'_> {
-    /// Builds the run's outcome. Fails if the accounts do not balance, or a link lost track of a
-    /// packet.
+    /// Builds the run's outcome. Fails if the accounts do not balance, or a link lost a packet.
     pub(super) fn outcome(&mut self) -> Result<SimOutcome, SimError> {
         let broken = |whose, what| SimError::Broken { at: self.fabric.now, whose, what };
         if let Some(link) = self.fabric.leak() {
@@ -155,8 +154,7 @@ impl World<'_> {
     }
 }
 
-/// Adds the network's counters for the data packets of an agent (a copy, TCP connection or UDP
-/// stream).
+/// Adds the network's counters for the data packets of an agent.
 fn add_fares(accounts: &mut Accounts, fares: &Fares, under_way: u64) {
     accounts.dropped = fares.dropped;
     accounts.queue_full = fares.queue_full;

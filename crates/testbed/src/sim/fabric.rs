@@ -1,9 +1,8 @@
 //! The network: packets on links, from one end of a route to the other.
 //!
-//! A link almost always delivers its packets in order. Each link therefore keeps its packets in a
-//! queue, and only the first packet of the queue is in the calendar (the queue of future events). A
-//! packet that overtakes others has its own calendar entry. Both kinds share one order (time, then
-//! sequence number), so the queue affects only speed.
+//! A link almost always delivers its packets in order. So only the first packet of each link's
+//! queue is in the calendar (the queue of future events); a packet that overtakes others has its
+//! own entry. Both kinds share one order, so the queue affects only speed.
 
 use std::collections::VecDeque;
 
@@ -26,8 +25,7 @@ pub(super) struct Wire {
     pub(super) delivered: u64,
     /// Packets on the link that overtook others and have their own calendar entry.
     loose: u64,
-    /// Whether the first packet of the queue is in the calendar, or the queue's packets are being
-    /// taken out.
+    /// Whether the first packet of the queue is in the calendar, or packets are being taken out.
     active: bool,
 }
 
@@ -130,8 +128,7 @@ impl Fabric {
         })
     }
 
-    /// The sum of the delays of an agent's links, there and back: the round-trip time without
-    /// queues and sending times.
+    /// The sum of the delays of an agent's links, there and back.
     pub(super) fn round_trip(&self, agent: u32) -> Span {
         let ways = [End::Receiver, End::Sender].map(|to| self.way(agent, to));
         let links = ways.into_iter().flatten();
@@ -207,7 +204,7 @@ impl Fabric {
     }
 
     /// Sends a lost packet of the stream again after a probe timeout (RFC 9002, section 6.2), which
-    /// doubles each time up to a limit.
+    /// doubles up to a limit.
     pub(super) fn late(&mut self, packet: Packet, place: u32) {
         let round_trip = self.round_trip(packet.agent);
         let Some(message) = self.messages.at_mut(place) else { return };
@@ -228,8 +225,7 @@ impl Fabric {
         }
     }
 
-    /// Takes the first packet from a link's queue. The caller makes sure that the packet's arrival
-    /// is the next event.
+    /// Takes the first packet from a link's queue. Its arrival is the next event.
     pub(super) fn take_first(&mut self, index: u32) -> Option<Packet> {
         let wire = &mut self.wires[index as usize];
         let (_, packet) = wire.flying.pop_front()?;
@@ -257,8 +253,7 @@ impl Fabric {
         Some(packet)
     }
 
-    /// Moves a packet from the end of a link to the next link, or returns it at the end of its
-    /// route.
+    /// Moves a packet to the next link, or returns it at the end of its route.
     pub(super) fn forward(&mut self, packet: Packet) -> Option<Packet> {
         match self.way(packet.agent, packet.to).get(usize::from(packet.hop)) {
             Some(next) => {
@@ -281,8 +276,7 @@ impl Fabric {
         counts
     }
 
-    /// Returns the index of the first link whose counters do not agree with the packets that it
-    /// delivered and still holds.
+    /// Returns the first link whose counters do not agree with its packets.
     pub(super) fn leak(&self) -> Option<usize> {
         self.wires.iter().position(|wire| {
             let tally = wire.link.tally();

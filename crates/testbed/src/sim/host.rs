@@ -8,7 +8,7 @@ use longhaul_proto::units::Bytes;
 
 use crate::scenario::{Disk, Host, Pace};
 
-/// A program takes at most this many datagrams per call, and no more than it can process within
+/// A program takes at most this many datagrams per call, and as many as it can process within
 /// [`TURN`], but at least one.
 const BATCH: usize = 64;
 const TURN: Span = Span::from_micros(250);
@@ -70,8 +70,8 @@ impl Program {
         true
     }
 
-    /// Lets the program take waiting datagrams, or first finish its reports; returns how long that
-    /// takes. `None` if the program is busy, or if no datagram waits.
+    /// Lets the program take waiting datagrams, or first finish its reports; returns the time.
+    /// `None` if it is busy, or none waits.
     pub(super) fn begin(&mut self, now: Time) -> Option<Span> {
         if self.busy || self.waiting.is_empty() {
             return None;
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn a_disk_does_nothing_while_it_stalls() {
         let ms = Span::from_millis;
-        // The disk writes 1,000 bytes a millisecond. From the end of the first second, it stalls
-        // for the first 200 ms of each second.
+        // 1,000 bytes a millisecond. From the end of the first second, the disk stalls for 200 ms
+        // of each second.
         let stalls = Some(Stalls { every: ms(1_000), length: ms(200) });
         let disk = Disk { rate: Rate::from_mbps(8), stalls };
         let work = |from, span| disk_work(&disk, Time::ZERO + ms(from), ms(span)).get();

@@ -1,7 +1,6 @@
-//! A receiving host's memory, divided among its copies in the way a real server divides memory.
-//!
-//! Each copy is granted a share; shares grow and shrink as copies start and end. A grant is never
-//! withdrawn, so a copy above its share keeps its memory until its data have left it.
+//! A receiving host's memory, divided among its copies as by a real server. Shares change as copies
+//! start and end. A grant is never withdrawn, so a copy keeps its memory until its data have left
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +29,7 @@ impl Memory {
         self.held.remove(&agent);
     }
 
-    /// The memory that a copy may hold now; at least `held`, the granted bytes that have not left
-    /// the memory.
+    /// The memory that a copy may hold now; at least `held`, its granted bytes.
     pub(super) fn room(&mut self, agent: u32, held: Bytes) -> Bytes {
         let count = self.held.len().max(1) as u64;
         let others = self.held.iter().filter(|(other, _)| **other != agent);

@@ -1,36 +1,30 @@
-//! The simulator: runs a scenario in virtual time. It uses the real program's protocol cores (state
+//! The simulator: runs a scenario in virtual time, with the real program's protocol cores (state
 //! machines without I/O) and the emulator's link code.
 //!
-//! [`run`] runs a [`Scenario`] and returns a [`SimOutcome`]. A run is identical bit for bit on
-//! every machine. One seed determines all randomness, and each link and each flow has its own
-//! random stream. Insertion order resolves ties in time, and floats use `libm`.
+//! [`run`] runs a [`Scenario`] and returns a [`SimOutcome`], identical bit for bit on every
+//! machine. One seed determines all randomness; each link and each flow has its own random stream.
+//! Insertion order resolves ties in time, and floats use `libm`.
 //!
-//! A run checks these invariants as it goes and at its end; [`SimError::Broken`] names the one that
-//! failed:
+//! A run checks these invariants; [`SimError::Broken`] names the one that failed:
 //! - A finished object is complete.
 //! - Both ends' counters agree with the network's.
 //! - No flow sends after its end.
 //! - No core needs endless polling.
-//! - Each link loses track of no packet: it delivers, drops or still holds every packet that it
-//!   accepted or duplicated.
+//! - Each link delivers, drops or still holds every packet that it accepted or duplicated.
 //!
 //! Modelled:
 //! - links with all features of [`crate::link`], along routes;
 //! - hosts' cards, sending and receiving programs, socket buffers, disks;
-//! - a copy's control messages on the same links as its data, by datagram and by an ordered
-//!   reliable stream.
+//! - a copy's control messages on the same links, by datagram and by an ordered reliable stream.
 //!
 //! Not modelled:
-//! - the session's opening: a copy starts with an open session, and knows the round-trip time of
-//!   its route;
-//! - the processing time of programs for which the scenario sets no limit;
+//! - the session's opening: a copy starts with an open session and its route's round-trip time;
+//! - the processing time of programs without a configured limit;
 //! - verification.
 //!
-//! Only the datagrams of copies pass through the receiving program and the socket buffer. TCP and
-//! plain UDP bypass them.
+//! Only the datagrams of copies pass through the receiving program and the socket buffer.
 //!
-//! [`stream::run`] runs a coded stream of frames over one link, and [`updates`] runs small messages
-//! at regular intervals.
+//! [`stream::run`] runs a coded stream of frames over one link, and [`updates`] small messages.
 //!
 //! Modules:
 //! - the run: `world` (the event loop), `begin` (a flow's agents), `copies` (arrivals for copies),
@@ -72,8 +66,7 @@ use crate::scenario::Scenario;
 /// Runs a scenario with its own seed.
 ///
 /// # Errors
-/// [`SimError::Scenario`] for a scenario that cannot be simulated, [`SimError::Broken`] for a run
-/// in which an invariant failed.
+/// [`SimError::Scenario`] if it cannot be simulated, [`SimError::Broken`] if an invariant failed.
 pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
     let mut world = world::World::new(scenario)?;
     world.run()?;

@@ -1,5 +1,5 @@
-//! Other traffic on a receiving host's access link, as the host's card would count it. The
-//! simulator reports it to the cores (protocol state machines) that divide the link among flows.
+//! Other traffic on a receiving host's access link, as its card would count it, for cores that
+//! divide the link among flows.
 
 use longhaul_proto::endpoint::Others;
 use longhaul_proto::time::Span;
@@ -59,8 +59,7 @@ impl World<'_> {
         self.pump_receiver(index)
     }
 
-    /// The rate of UDP payload in one direction of a host's card if all packets are full; `None` if
-    /// the card has no limit.
+    /// The rate of UDP payload in one direction of a host's card, in full packets, if limited.
     pub(super) fn card_payload(&self, side: u32) -> Option<Rate> {
         let spec = self.fabric.wires[side as usize].link.spec();
         let mtu = u32::from(self.scenario.mtu);

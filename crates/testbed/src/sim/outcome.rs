@@ -16,8 +16,8 @@ pub struct SimOutcome {
     pub ended: Time,
     /// Whether the time limit ended the run while a flow that can end had not ended.
     pub timed_out: bool,
-    /// Events: packets that reached the end of a link, timers, batches of receiving programs, and
-    /// starts and ends of flows.
+    /// Events: packets at the end of a link, timers, batches of receiving programs, starts and ends
+    /// of flows.
     pub events: u64,
     /// Packets offered to links.
     pub packets: u64,
@@ -42,25 +42,22 @@ pub struct FlowOutcome {
     pub rtt: Span,
     /// When the flow started.
     pub started: Time,
-    /// When the object was complete at the receiving host (on the disk, for a copy to a disk).
-    /// `None` for a flow that has no end or did not reach its end.
+    /// When the object was complete at the receiving host (on its disk, if any). `None` if the flow
+    /// did not reach an end.
     pub finished: Option<Time>,
     /// When the sender learned that the object is complete; `None` for UDP.
     pub known: Option<Time>,
-    /// The object's size; for mice (short TCP connections), the size of all together; `None` for a
-    /// flow without an end.
+    /// The size of the object, or of all mice (short TCP connections); `None` without an end.
     pub object: Option<Bytes>,
     /// Bytes of the object that arrived.
     pub delivered: Bytes,
-    /// `delivered` divided by the time from the start to the finish, or to the end of the flow or
-    /// run.
+    /// `delivered` divided by the time to the finish, or to the end of the flow or run.
     pub goodput: Rate,
     /// Both ends' accounts and the network's.
     pub accounts: Accounts,
-    /// Repeated data as a share of the data sent for the first time (blocks, or segments of TCP).
+    /// Repeated data as a share of the data sent for the first time.
     pub waste: f64,
-    /// The longest time without new data, from the start to the last new data; not measured for
-    /// UDP.
+    /// The longest time without new data, up to the last new data; not measured for UDP.
     pub stall: Span,
     /// The duration of each connection, in the order of their starts; for mice only.
     pub lives: Vec<Span>,
@@ -68,8 +65,7 @@ pub struct FlowOutcome {
     pub series: Vec<Point>,
 }
 
-/// Counters of both ends and of the network, in datagrams (segments of TCP). Each run is checked
-/// against three identities:
+/// Counters of both ends and of the network, in datagrams (segments of TCP). Each run is checked:
 /// - sent = first + retransmitted
 /// - received = distinct + duplicates
 /// - sent + copied = received + replayed + corrupted + `socket_lost` + dropped + `in_flight`
@@ -105,8 +101,8 @@ pub struct Accounts {
     pub replayed: u64,
     /// Arrived with a flipped bit and was discarded.
     pub corrupted: u64,
-    /// On a link or in a socket buffer at the end of the run, or arrived after the receiver had
-    /// forgotten the flow.
+    /// On a link or in a socket buffer at the run's end, or arrived after the receiver forgot the
+    /// flow.
     pub in_flight: u64,
     /// Rounds of a protocol that has them.
     pub rounds: u32,
@@ -136,7 +132,7 @@ pub struct Point {
 /// The outcome of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOutcome {
-    /// `from > to` by the names of its nodes; a card is `host card out` or `host card in`.
+    /// `from > to`; a card is `host card out` or `host card in`.
     pub name: String,
     /// The link's counters.
     pub tally: LinkTally,
@@ -145,8 +141,7 @@ pub struct LinkOutcome {
 }
 
 impl FlowOutcome {
-    /// Rates of arrival between successive points of the series, repeats included. Each rate has
-    /// the time of the later point.
+    /// Rates of arrival between successive points of the series, with the time of the later point.
     pub fn receive_rates(&self) -> Vec<(Time, Rate)> {
         let start = Point { at: self.started, ..Point::default() };
         let points: Vec<&Point> = core::iter::once(&start).chain(&self.series).collect();

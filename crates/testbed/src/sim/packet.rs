@@ -6,7 +6,7 @@ use longhaul_proto::layout::Block;
 pub(super) use crate::link::UDP_IP;
 use crate::tcp;
 
-/// One end of an agent. An agent is a copy, a TCP connection or a stream of UDP.
+/// One end of an agent: a copy, a TCP connection or a stream of UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Sender,
@@ -30,8 +30,7 @@ pub(super) struct Packet {
 pub(super) enum Body {
     /// A block of a copy.
     Block { number: PacketNumber, block: Block },
-    /// A control message of a copy, on the ordered stream or as a datagram. `message` is its index
-    /// in `Fabric::messages`.
+    /// A control message of a copy: its index in `Fabric::messages`.
     Control { message: u32, on_stream: bool },
     /// A segment of TCP.
     Tcp(tcp::Segment),

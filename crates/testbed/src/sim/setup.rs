@@ -19,8 +19,7 @@ pub(super) const OVERHEAD: u32 = 32;
 const CHUNK: Bytes = Bytes::mebi(1);
 /// The default segment size of the real program.
 const SEGMENT: Bytes = Bytes::mebi(16);
-/// The memory of a copy that writes to a disk, at a receiving host without a memory limit: its
-/// first grant, and the maximum amount of received data that wait for the disk.
+/// The default memory of a copy that writes to a disk: the limit on received data that wait for it.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
 pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {
@@ -36,9 +35,8 @@ pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
     settings(copy).map(drop)
 }
 
-/// The setup of a copy of `object` bytes over a route of `rtt`, with datagrams in packets of up to
-/// `mtu` bytes. If the receiving host's memory is `limited`, the object is divided into chunks,
-/// because memory becomes free chunk by chunk.
+/// The setup of a copy of `object` bytes over a route of `rtt`, in packets of up to `mtu` bytes. In
+/// `limited` memory the object is divided into chunks, which become free one by one.
 pub(super) fn setup(
     copy: &Transfer,
     flow: FlowId,

@@ -1,6 +1,5 @@
-//! A stream over one link in virtual time: frames at regular intervals. Each frame is sent as
-//! symbols, one in each datagram. The receiver's requests for lost datagrams return over a link
-//! with the same faults.
+//! A stream over one link in virtual time: frames at regular intervals, each sent as symbols, one
+//! per datagram. Requests for lost datagrams return over a link with the same faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -39,13 +38,13 @@ pub struct StreamOutcome {
     /// Frames delivered complete and in order.
     pub delivered: u32,
     /// Frames that the receiver reported as missed, and frames after the last datagram that
-    /// arrived: the receiver cannot know of these.
+    /// arrived.
     pub missed: u32,
     /// Frames delivered after their deadline: a failure, unless a queue or jitter delays every
     /// datagram.
     pub late: u32,
-    /// Frames that were delivered out of order or with too few symbols, or neither delivered nor
-    /// reported as missed. Each one is a bug.
+    /// Frames delivered out of order or with too few symbols, or neither delivered nor missed:
+    /// bugs.
     pub broken: u32,
     /// The delay of each delivered frame from sender to delivery, shortest first.
     pub delays: Vec<Span>,
@@ -143,8 +142,7 @@ impl World<'_> {
         let request = self.requests.first_key_value().map(|((at, _), _)| *at);
         let (wakes, asks) = (self.receiver.next_wakeup(), self.receiver.next_request(self.now));
         let wakes = [self.sender.next_wakeup(), wakes, asks, request];
-        // A wake-up may have no effect and stay due. So each wake-up is at least 1 ns from now, and
-        // time advances.
+        // A wake-up may have no effect and stay due, so each is at least 1 ns from now.
         let after = self.now + Span::from_nanos(1);
         let wakes = wakes.into_iter().flatten().map(|at| at.max(after));
         self.frame_at().into_iter().chain(arrival).chain(wakes).min()
@@ -224,8 +222,8 @@ impl World<'_> {
         }
     }
 
-    /// The deadline, plus the difference between the actual and the configured path delay. The
-    /// receiver cannot know this difference.
+    /// The deadline, plus the actual minus the configured path delay, which the receiver cannot
+    /// know.
     fn allowed(&self) -> Span {
         let Settings { symbol, overhead, deadline, path, .. } = self.stream.settings;
         let wire = u32::from(symbol) + u32::from(overhead) + UDP_IP + self.stream.link.framing;

@@ -18,8 +18,7 @@ use super::{SimError, What};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// How long a run continues after the last flow that can end has ended, in addition to two round
-/// trips: long enough to detect activity that should have stopped.
+/// How long a run continues after its flows, plus two round trips, to detect late activity.
 const LINGER: Span = Span::from_millis(50);
 
 pub(super) struct World<'s> {
@@ -56,8 +55,7 @@ pub(super) enum Agent {
     Plain(Box<Plain>),
 }
 
-/// The core (state machine) of a receiving protocol. All copies by one protocol to one host share a
-/// core.
+/// The core (state machine) of a receiving protocol, shared by all its copies to one host.
 pub(super) struct Core {
     pub(super) protocol: &'static str,
     pub(super) host: usize,
@@ -221,7 +219,7 @@ impl World<'_> {
         }
     }
 
-    /// Records a flow's end. Ends the run after a pause if all flows that can end have ended.
+    /// Records a flow's end. Ends the run after a pause if it was the last that can end.
     pub(super) fn end_flow(&mut self, index: usize) {
         let (now, flow) = (self.fabric.now, &mut self.flows[index]);
         flow.ended = Some(now);

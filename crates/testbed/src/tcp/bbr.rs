@@ -1,5 +1,5 @@
-//! BBR as Linux has it (version 1): the window and the pace follow the largest delivery rate of
-//! ten round trips and the smallest round-trip time of ten seconds.
+//! BBR version 1 as in Linux: the window and the pace follow the largest delivery rate of ten round
+//! trips and the smallest round-trip time of ten seconds.
 //!
 //! Source: Cardwell et al., *BBR Congestion Control*,
 //! draft-cardwell-iccrg-bbr-congestion-control-00 (2017), with Linux's constants. Not modelled: the
@@ -110,8 +110,8 @@ impl Bbr {
         self.pace
     }
 
-    /// The burst size: the segments of a millisecond, from 2 to [`MOST_AT_ONCE`]. Before the pace
-    /// is known, the initial window.
+    /// The burst size: the segments of a millisecond, from 2 to [`MOST_AT_ONCE`]. Without a pace,
+    /// the initial window.
     pub(super) fn at_once(&self) -> u32 {
         self.pace.map_or(self.initial, |pace| (pace / 1e3).clamp(2.0, MOST_AT_ONCE) as u32)
     }
@@ -130,8 +130,7 @@ impl Bbr {
             return self.initial;
         };
         let segments = (self.rate() * rtt.as_secs_f64() * gain).ceil() as u32;
-        // As Linux does, add three bursts for segments in both hosts' buffers, and round up to an
-        // even number.
+        // As in Linux, add three bursts for both hosts' buffers, and round up to an even number.
         let probes = self.mode == Mode::ProbeRate && self.cycle.0 == 0;
         (segments + 3 * self.at_once()).next_multiple_of(2) + if probes { 2 } else { 0 }
     }
@@ -329,8 +328,8 @@ mod tests {
             round(&mut bbr, Time::ZERO + RTT * (number as u64 + 1), &mut delivered, *rate);
             modes.push(bbr.mode);
         }
-        // The first rate of 1,000 is a quarter above 800, so it counts as growth. The two further
-        // rounds in this list, and a third one below, bring no growth.
+        // The first 1,000 is a quarter above 800, so it counts as growth. The later rounds bring
+        // none.
         assert_eq!(modes, [Mode::Startup; 6]);
         round(&mut bbr, Time::ZERO + RTT * 7, &mut delivered, 1_000.0);
         assert_eq!(bbr.mode, Mode::ProbeRate);
@@ -356,7 +355,7 @@ mod tests {
         let (mut bbr, mut delivered) = (Bbr::new(10), 0);
         let mut least = u32::MAX;
         // 119 round trips take 11.9 s. The first one is the shortest, and is forgotten after ten
-        // seconds. After 20 round trips the window is no longer the small window of the start.
+        // seconds.
         for number in 1..120 {
             let arrived = 100;
             let before = delivered;

@@ -1,7 +1,6 @@
 //! The scoreboard of RFC 6675: which sent segments have arrived, are lost, or are in flight.
 //!
-//! A *sacked* segment was reported by a selective acknowledgement. A *repair* is a retransmission
-//! of a lost segment.
+//! A *sacked* segment was selectively acknowledged. A *repair* is a retransmission.
 
 use std::collections::VecDeque;
 
@@ -199,8 +198,8 @@ impl Board {
         found
     }
 
-    /// Finds lost repairs, and returns their number. A repair counts as lost when a segment arrives
-    /// that was sent more than `reordering` later than the repair (RFC 8985, 6.2).
+    /// Finds lost repairs, and returns their number: a segment sent more than `reordering` later
+    /// has arrived (RFC 8985, 6.2).
     fn judge_repairs(&mut self, reordering: Span) -> u32 {
         let mut found = 0;
         while let Some(&(at, number)) = self.repairs.front() {
@@ -249,8 +248,8 @@ impl Board {
         Some(last)
     }
 
-    /// RFC 6298, 5.4, and RFC 6675, 5.1: after a time-out every segment that is not sacked counts
-    /// as lost. Returns the number of segments and repairs found lost.
+    /// RFC 6298, 5.4, and RFC 6675, 5.1: after a timeout every segment that is not sacked counts as
+    /// lost. Returns the number of segments and repairs found lost.
     pub(super) fn lose_all(&mut self) -> u32 {
         let mut found = 0;
         for sent in self.sent.iter_mut().filter(|sent| !sent.sacked) {

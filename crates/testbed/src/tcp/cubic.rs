@@ -1,10 +1,10 @@
 //! CUBIC's congestion avoidance (RFC 9438) as Linux has it. Windows are in segments.
 //!
-//! Linux computes, as a whole number, how many segments must arrive for each increment of the
-//! window. While the window does not change, Linux updates that number at most every 32 ms. Linux
-//! updates the curve at most once per clock tick. With round trips shorter than these times the
-//! window therefore stays constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`,
-//! `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
+//! Linux computes how many segments must arrive for each increment of the window, as a whole
+//! number, and updates it at most every 32 ms while the window does not change. It updates the
+//! curve at most once per clock tick. With shorter round trips the window therefore stays constant
+//! for many round trips after a loss (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an
+//! RTT of 1 ms Linux's window is a third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -14,14 +14,13 @@ const PARTS: u32 = 1_024;
 /// RFC 9438, 5: how steep the curve is, in segments a second cubed.
 const C: f64 = 0.4;
 /// Arrivals, in eighths of the window, per increment of the estimate of Reno's window: RFC 9438,
-/// 4.3, (1 + β) / (3 (1 − β)). Linux keeps this factor even while the window is larger than before
-/// the loss.
+/// 4.3, (1 + β) / (3 (1 − β)). Linux always keeps this factor.
 const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
 /// Linux's clock tick, at 250 Hz.
 const TICK: Span = Span::from_millis(4);
 /// The update interval while the window does not change.
 const LOOK_EVERY: Span = Span::from_millis(32);
-/// Before the first loss, and after a timeout, the window grows by at least a 20th per round trip.
+/// Before the first loss and after a timeout, the window grows by at least a 20th per round trip.
 const FIRST_EVERY: u32 = 20;
 /// The window grows by at most one segment per two arrivals.
 const LEAST_EVERY: u32 = 2;
@@ -30,8 +29,8 @@ const HARDLY: u32 = 100;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cubic {
-    /// The window at the last reduction, lowered by fast convergence; zero before the first
-    /// reduction and after a timeout.
+    /// The window at the last reduction, lowered by fast convergence; zero without one and after a
+    /// timeout.
     max: u32,
     epoch: Option<Epoch>,
     /// Arrivals per increment of the window.
@@ -171,8 +170,7 @@ mod tests {
     #[test]
     fn cubic_grows_as_reno_does_at_tens_of_milliseconds() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
-        // One window of acknowledgements per round trip, which adds 3 (1 − β) / (1 + β) = 0.53
-        // segments, with β = 0.7.
+        // One window of acknowledgements per round trip adds 3 (1 − β) / (1 + β) = 0.53 segments.
         for round in 0..20 {
             for _ in 0..follower.window {
                 follower.arrive(Time::ZERO + rtt * round, 1, rtt);
@@ -191,9 +189,8 @@ mod tests {
             }
             windows.push(follower.window);
         }
-        // After the loss the window is 14, and the curve, in whole segments, is one above it. This
-        // difference stays until the next clock tick (4 ms), so the window grows by one in each
-        // round trip (1 ms).
+        // After the loss the window is 14, and the curve one above it until the next clock tick (4
+        // ms): one more in each round trip (1 ms).
         assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
         assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
         assert!(windows[59] > 30, "{windows:?}");
@@ -203,7 +200,7 @@ mod tests {
     fn a_second_loss_below_the_first_lowers_the_origin() {
         let mut cubic = Cubic::default();
         cubic.on_loss(100);
-        // The window falls to 0.7 * 80, the origin of the curve to 0.85 * 80 instead of 80.
+        // The window falls to 0.7 * 80, the curve's origin to 0.85 * 80.
         assert_eq!((cubic.on_loss(80), cubic.max), (56, 80 * 1_741 / 2_048));
     }
 }

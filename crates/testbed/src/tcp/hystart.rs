@@ -1,10 +1,9 @@
 //! Ends slow start before the queue overflows, as Linux's CUBIC does (Ha and Rhee, "Taming the
 //! elephants: new TCP slow start", Computer Networks 55, 2011).
 //!
-//! Either of two signs is enough. First sign: acknowledgements have arrived closely spaced for half
-//! the minimum round-trip time. The data that they acknowledge then fill the path to the receiver.
-//! Second sign: all round-trip times of this round exceed the minimum by an eighth of the minimum
-//! (4 to 16 ms), so a queue builds up.
+//! Either of two signs is enough: acknowledgements have arrived closely spaced for half the minimum
+//! round-trip time, so data fill the path to the receiver; or all round-trip times of this round
+//! exceed the minimum by an eighth (4 to 16 ms), so a queue builds up.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -12,8 +11,8 @@ use longhaul_proto::time::{Span, Time};
 pub(super) const LOW_WINDOW: u32 = 16;
 /// The largest gap between closely spaced acknowledgements.
 const CLOSE: Span = Span::from_millis(2);
-/// Linux adds this time to the minimum round trip before it halves the sum, because an
-/// acknowledgement may cover several segments.
+/// Linux adds this to the minimum round trip before it halves the sum, for acknowledgements of
+/// several segments.
 const COVERED: Span = Span::from_millis(1);
 /// Number of round-trip samples in a round after which the second sign counts.
 const SAMPLES: u32 = 8;
@@ -33,8 +32,8 @@ impl HyStart {
         HyStart { round_end: 0, began, last, samples: 0, round_min: Span::MAX }
     }
 
-    /// Processes an acknowledgement of all segments below `acked` in slow start; `sent` is the next
-    /// segment to be sent. Returns whether slow start should end.
+    /// Processes an acknowledgement of all segments below `acked`; `sent` is the next segment.
+    /// Returns whether slow start should end.
     pub(super) fn on_ack(
         &mut self,
         now: Time,

@@ -1,30 +1,27 @@
 //! A model of the kernel's TCP, segment by segment, without sockets or payload bytes.
 //!
-//! A connection is a [`Sender`] and a [`Receiver`] with the same interface as the protocols' cores:
-//! time is an argument, input enters by `on_…`, output is polled, and `next_timeout` returns the
-//! next wake-up. All segments but the last have the same size, so the model counts segments, not
-//! bytes.
+//! A connection is a [`Sender`] and a [`Receiver`] with the interface of the protocols' cores: time
+//! is an argument, input enters by `on_…`, output is polled, and `next_timeout` returns the next
+//! wake-up. The model counts segments of one size, not bytes.
 //!
 //! Implemented, with the source of each rule:
 //! - connection set-up by SYN and SYN-ACK, each repeated after 1 s, 2 s, … (RFC 6298, section 2.1);
 //! - slow start and congestion avoidance (RFC 5681), an initial window of 10 (RFC 6928), a window
 //!   that grows only while it is the limit (RFC 7661), restart after idleness (RFC 5681, 4.1);
-//! - selective acknowledgements (RFC 2018), with losses and flight size as in RFC 6675. As in
-//!   Linux, a lost repair is detected by segments sent after it (RFC 8985, section 6.2), and the
-//!   loss of the last segments by a probe (section 7). Proportional rate reduction (RFC 6937)
-//!   limits sending during recovery;
+//! - selective acknowledgements (RFC 2018), with losses and flight size as in RFC 6675. A lost
+//!   repair is detected by segments sent after it (RFC 8985, section 6.2), and the loss of the last
+//!   segments by a probe (section 7). Proportional rate reduction (RFC 6937) limits sending during
+//!   recovery;
 //! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as in Linux, each a [`Congestion`].
 //!   Windows are whole segments. After a loss the new window is a share of the old window, not of
-//!   the flight size. CUBIC's growth is updated at most every 32 ms while the window does not
-//!   change;
+//!   the flight size;
 //! - timeouts by RFC 6298, with Linux's minimum variation of 200 ms;
 //! - delayed acknowledgements: for every second segment or after 40 ms; immediately for the first
 //!   16 and for segments out of order (RFC 5681, 4.2; Linux's times);
 //! - BBR version 1, with its own window and pace, without proportional rate reduction.
 //!
-//! Not implemented: Nagle, urgent data, closing, ECN, undoing of spurious recoveries. The receive
-//! window is the configured limit from the start: the kernel's autotuning grows it as fast as slow
-//! start needs.
+//! Not implemented: Nagle, urgent data, closing, ECN, undoing of spurious recoveries, autotuning of
+//! the receive window.
 //!
 //! Modules: `board` (sacked, lost, in flight), `window` (how much may be in flight), with `cubic`,
 //! `hystart`, `bbr` and `prr`; `rto` (timeouts); `sender`, `receiver`.

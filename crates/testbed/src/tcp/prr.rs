@@ -1,10 +1,9 @@
-//! Proportional rate reduction (RFC 6937, with the choice of bound from RFC 9937): the number of
-//! segments that may be sent after each acknowledgement during recovery.
+//! Proportional rate reduction (RFC 6937, with the bound of RFC 9937): how many segments may be
+//! sent after each acknowledgement during recovery.
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction {
-    /// The flight size (segments in transit) at the recovery's start, and the flight size to reach
-    /// by the recovery's end.
+    /// The flight size at the recovery's start, and the flight size to reach by its end.
     before: u64,
     after: u64,
     /// Segments that have arrived, and segments that were sent, since the start.
@@ -21,8 +20,8 @@ impl Reduction {
         Reduction { before, after, arrived: 0, sent: 0, allowance: 1 }
     }
 
-    /// Processes an acknowledgement: `arrived` segments arrived, `pipe` are still in flight.
-    /// `clean` means that the cumulative acknowledgement advanced and no new loss was reported.
+    /// Processes an acknowledgement: `arrived` segments arrived, `pipe` are in flight. `clean`: the
+    /// cumulative acknowledgement advanced without a new loss.
     pub(super) fn on_ack(&mut self, arrived: u32, pipe: u32, clean: bool) {
         let (arrived, pipe) = (u64::from(arrived), u64::from(pipe));
         self.arrived += arrived;
@@ -31,7 +30,7 @@ impl Reduction {
             (self.arrived * self.after).div_ceil(self.before).saturating_sub(self.sent)
         } else {
             // RFC 9937: the slow-start bound after clean acknowledgements. After others, at most as
-            // many segments are sent as have arrived since the start.
+            // many segments as have arrived.
             let limit = if clean { owed.max(arrived) + 1 } else { owed };
             limit.min(self.after - pipe)
         };

@@ -23,8 +23,8 @@ pub(crate) struct ReceiverCounts {
 pub(crate) struct Receiver {
     come: RangeSet,
     next: u32,
-    /// Runs (ranges of consecutive segments that arrived) beyond `next`. The run that changed last
-    /// comes first (RFC 2018, section 4).
+    /// Ranges of segments that arrived beyond `next`; the one that changed last comes first (RFC
+    /// 2018, section 4).
     runs: Vec<(u32, u32)>,
     /// Number of segments in order since the last acknowledgement.
     unacked: u32,
@@ -52,8 +52,8 @@ impl Receiver {
     pub(crate) fn on_data(&mut self, now: Time, data: &Data) {
         self.counts.received += 1;
         let number = u64::from(data.number);
-        // RFC 7323, 4.3: the timestamp of the first segment that is not acknowledged yet, or of the
-        // segment that fills a gap.
+        // RFC 7323, 4.3: the timestamp of the first unacknowledged segment, or of one that fills a
+        // gap.
         if self.unacked == 0 && data.number <= self.next {
             self.echo = data.sent;
         }

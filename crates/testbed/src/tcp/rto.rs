@@ -4,8 +4,7 @@ use longhaul_proto::time::Span;
 
 /// The timeout before the first sample (RFC 6298, 2.1).
 const INITIAL: Span = Span::from_secs(1);
-/// Minimum of four times the variation. Linux limits this term, not the sum, so a timeout is at
-/// least this much above the smoothed round-trip time.
+/// Minimum of four times the variation: Linux limits this term, not the sum.
 const MIN_VARIATION: Span = Span::from_millis(200);
 /// RFC 6298, 2.5: a maximum of at least 60 s is allowed; Linux uses 120 s.
 const MAX: Span = Span::from_secs(120);

@@ -10,8 +10,7 @@ use super::window::{Acked, Window};
 use super::{Ack, Data, Segment};
 use crate::scenario::Tcp;
 
-/// RFC 8985, 7.2: how long a receiver may delay the acknowledgement of a single segment; Linux uses
-/// 200 ms.
+/// RFC 8985, 7.2: how long a receiver may delay the acknowledgement of one segment; as in Linux.
 const PROBE_SINGLE: Span = Span::from_millis(200);
 /// Linux's minimum time before a tail loss probe.
 const MIN_PROBE: Span = Span::from_millis(2);
@@ -59,14 +58,14 @@ pub(crate) struct Sender {
     /// When the retransmission timer expires, if anything is in flight.
     deadline: Option<Time>,
     /// When to send a tail loss probe (RFC 8985, 7); `None` during a repair, if the retransmission
-    /// timer expires first, or if a probe was sent since new data were last acknowledged.
+    /// timer expires first, or after a probe without new acknowledgements.
     probe: Option<Time>,
     probed: bool,
     /// Whether the window stopped the last poll.
     limited: bool,
     last_sent: Time,
-    /// For a paced flow: when its next burst may leave, the number of segments left of this burst,
-    /// and whether pacing stopped the last poll.
+    /// For a paced flow: when its next burst may leave, its segments left, and whether pacing
+    /// stopped the last poll.
     paced: (Time, u32, bool),
     counts: SenderCounts,
 }
@@ -186,8 +185,7 @@ impl Sender {
         }
     }
 
-    /// RFC 6298, 5.2 and 5.3: stops the timer when nothing is in flight, otherwise restarts it,
-    /// because new data were acknowledged.
+    /// RFC 6298, 5.2 and 5.3: stops the timer when nothing is in flight, otherwise restarts it.
     fn restart_timer(&mut self, now: Time) {
         self.probed = false;
         let flight = self.board.flight();

@@ -29,7 +29,7 @@ struct Pair {
     there: VecDeque<(Time, Segment)>,
     back: VecDeque<(Time, Segment)>,
     log: Vec<(Time, u32)>,
-    /// Whether a data segment is lost, by its position among all transmissions (from 0) and by its
+    /// Whether a data segment is lost, by its position among all transmissions (from 0) and its
     /// number.
     lost: Box<dyn FnMut(u64, u32) -> bool>,
 }
@@ -131,8 +131,7 @@ fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
     // At 300 ms the third sack reveals the loss, and the repair is sent immediately.
     let repair = pair.log.iter().skip(11).find(|(_, number)| *number == 10).copied();
     assert_eq!(repair, Some((at(300), 10)));
-    // The window was 20. After the recovery it is 10, and the acknowledgements of the ten segments
-    // sent during the recovery add one.
+    // The window falls from 20 to 10, and the acknowledgements of ten segments add one.
     let rounds = pair.rounds();
     assert!(rounds.contains(&(100, 10)) && rounds.contains(&(200, 20)), "{rounds:?}");
     assert_eq!(pair.sender.window(), 10);
@@ -156,9 +155,8 @@ fn a_lost_repair_is_found_without_a_time_out() {
 
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
-    // The last two of ten segments are lost. The probe after 2 × 100 ms repeats the last one. Its
-    // acknowledgement leaves one hole, with too few segments above it to reveal the loss. The
-    // timeout fills the hole.
+    // The last two of ten segments are lost. The probe after 2 × 100 ms repeats the last one. Too
+    // few segments above the remaining hole reveal its loss, so the timeout fills it.
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(10), |nth, _| nth == 8 || nth == 9);
     pair.run(at(5_000));
     let times: Vec<(u64, u32)> = pair.log[10..]
@@ -174,8 +172,8 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
 fn a_silent_path_is_tried_again_at_doubling_times() {
     let mut pair = Pair::new(&tcp(Congestion::Cubic), None, |nth, _| nth < 14);
     pair.run(at(20_000));
-    // Ten segments, a probe after 2 RTT = 200 ms, then one segment for each timeout. The timeout is
-    // 100 + 200 ms, and doubles each time.
+    // Ten segments, a probe after 2 RTT = 200 ms, then one segment for each timeout: 100 + 200 ms,
+    // doubled each time.
     let times: Vec<u64> = pair.rounds().iter().map(|(at, _)| *at).collect();
     assert_eq!(&times[..6], &[100, 300, 600, 1_200, 2_400, 4_800]);
     assert_eq!(pair.rounds()[2..6].iter().map(|(_, n)| *n).max(), Some(1));
@@ -239,8 +237,8 @@ fn newreno_follows_the_square_root_law() {
 
 #[test]
 fn cubic_follows_its_response_function() {
-    // RFC 9438, figure 5: AVG_W = ∜(C (3 + β) / (4 (1 − β))) × RTT^(3/4) / p^(3/4); Reno's window
-    // where that is larger.
+    // RFC 9438, figure 5: AVG_W = ∜(C (3 + β) / (4 (1 − β))) × RTT^(3/4) / p^(3/4), or Reno's
+    // window if larger.
     for p in [0.01f64, 0.000_3] {
         let cubic = (0.4 * 3.7 / (4.0 * 0.3) * (0.1 / p).powi(3)).powf(0.25);
         let law = cubic.max((1.5 / p).sqrt());

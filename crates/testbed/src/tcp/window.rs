@@ -98,8 +98,8 @@ impl Window {
         self.grow(every.max(1), count);
     }
 
-    /// Adds one segment per `every` arrivals. If `every` has shrunk since the last call, the
-    /// arrivals counted in earlier calls add at most one segment.
+    /// Adds one segment per `every` arrivals. Earlier arrivals add at most one if `every` has
+    /// shrunk.
     fn grow(&mut self, every: u32, arrived: u32) {
         if self.count >= every {
             self.count = 0;
@@ -110,9 +110,8 @@ impl Window {
         self.count %= every;
     }
 
-    /// Reduces the window when a recovery begins. Further losses in this recovery do not reduce it.
-    ///
-    /// RFC 5681, (4), uses the flight size; Linux uses the window (`tcp_reno_ssthresh`).
+    /// Reduces the window when a recovery begins. RFC 5681, (4), uses the flight size; Linux uses
+    /// the window (`tcp_reno_ssthresh`).
     pub(super) fn on_loss(&mut self) {
         self.threshold = match &mut self.growth {
             Growth::NewReno => (self.size / 2).max(2),

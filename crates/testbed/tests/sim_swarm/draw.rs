@@ -1,5 +1,5 @@
-//! Draws random scenarios: a network, a path with faults, hosts with limits, copies with settings,
-//! and cross traffic.
+//! Draws random scenarios: a network, a path with faults, hosts with limits, copies, and cross
+//! traffic.
 
 use std::fmt::Write;
 
@@ -10,8 +10,8 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::random::Random;
 
-/// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender
-/// pauses after 3 s without a message.
+/// The longest wait of a copy: a control stream retransmits after at most 4 s, and a sender pauses
+/// after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
 /// The timer of each protocol, if the timer is not a setting.
 const OWN: [(&str, Span); 8] = [
@@ -90,16 +90,16 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
         settings(&mut random, &mut text, carrier, wild, &mut bounds);
     }
     cross_traffic(&mut random, &mut text, &network, &path, &mut bounds);
-    // A rate above capacity loses most of the data, so the limit allows 20 times the sending time.
-    // The limit also includes four times the longest time without new data.
+    // A rate above capacity loses most of the data, so the limit is 20 times the sending time, and
+    // four times the longest time without new data.
     let arrives = (1.0 - path.loss).powi(network.hops as i32);
     let share = bounds.slowest as f64 * 1e6 / bounds.flows as f64;
     let sending = bounds.bytes as f64 * 8.0 / share / arrives * 20.0;
     // A queue of one BDP, or of 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // A lost repair waits for a timer a second time. At 10 % loss a sender also slows down until
-    // single datagrams are seconds apart.
+    // A lost repair waits a second time. At 10 % loss a sender's datagrams may also be seconds
+    // apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;
@@ -148,8 +148,8 @@ fn path(random: &mut Random) -> Path {
     Path { link, mbps, delay, loss, faults, slows }
 }
 
-/// Draws a link's changes: an outage, a period with less rate, more delay or more loss, or none.
-/// Returns the end of the period, and the factor by which the rate falls.
+/// Draws a link's changes: an outage, or less rate, more delay or more loss, or none. Returns their
+/// end, and the factor of the rate.
 fn changes(random: &mut Random, link: &mut String, mbps: u64, micros: u64) -> (Span, u64) {
     let (from, length) = (random.below(600), 100 + random.below(5_000));
     let to = from + length;
@@ -215,8 +215,7 @@ fn network(random: &mut Random, text: &mut String, path: &Path) -> Network {
     }
 }
 
-/// A ring of `count` routers with a host at each; one route of the first pair may lead the long way
-/// round.
+/// A ring of `count` routers with a host each; one route of the first pair may lead the long way.
 fn ring(random: &mut Random, text: &mut String, link: &str, access: &str, count: u64) -> Network {
     let routers: Vec<String> = (1..=count).map(|n| format!("\"r{n}\"")).collect();
     let mut tables = format!("routers = [{}]\n", routers.join(", "));
@@ -257,8 +256,7 @@ fn lines(keys: &str) -> String {
         .collect()
 }
 
-/// Draws a host's limits; returns the slowest rate that they allow, in Mbit/s, and whether the host
-/// has a disk.
+/// Draws a host's limits; returns their slowest rate in Mbit/s, and whether there is a disk.
 fn host(random: &mut Random, text: &mut String, name: &str, mbps: u64) -> (u64, bool) {
     let slow = (mbps / 2).max(2);
     let mut keys = String::new();
@@ -306,8 +304,7 @@ fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
     }
 }
 
-/// Draws some of a protocol's settings: near their defaults, or at the ends or in the middle of
-/// their ranges.
+/// Draws some of a protocol's settings: near their defaults, or anywhere in their ranges.
 fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bounds: &mut Bounds) {
     let mut given = Vec::new();
     let fixed = OWN.iter().find(|(name, _)| *name == row.name);

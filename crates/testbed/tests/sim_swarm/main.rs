@@ -1,10 +1,9 @@
 //! A swarm test: random scenarios with random faults, for every protocol of the registry.
 //!
-//! The simulator itself checks a run's invariants: complete objects, counters that agree (each sent
-//! packet arrived, was lost or is in flight), nothing sent after the end, no endless polling. This
-//! test adds time limits, except in runs with extreme settings: no copy may take longer, or stall
-//! for longer, than its rate, losses and faults explain. A failed test prints the command that
-//! repeats the run, and writes the run's scenario to a file.
+//! The simulator itself checks a run's invariants. This test adds time limits, except in runs with
+//! extreme settings: no copy may take longer, or stall for longer, than its rate, losses and faults
+//! explain. A failed test prints the command that repeats the run, and writes its scenario to a
+//! file.
 //!
 //! `SWARM_RUNS=N` draws N scenarios for each protocol, `SWARM=PROTOCOL:SEED` repeats one.
 
@@ -29,9 +28,9 @@ const RUNS: u64 = 100;
 const ONE: &str = "SWARM";
 const MANY: &str = "SWARM_RUNS";
 
-/// A case with a known weakness, which gets five times the usual limit. The path has 10 % loss, a
-/// queue of 3 packets and an outage of 3.8 s. The second flow (`fobs-table`) searches for its rate,
-/// and the rate stays low. Of nine seeds of this path, seven take at most 22 s, the others 220 and
+/// A case with a known weakness, which gets five times the usual limit: 10 % loss, a queue of 3
+/// packets and an outage of 3.8 s. The rate of the second flow (`fobs-table`) stays low. Of nine
+/// seeds, seven take at most 22 s, the others 220 and 416 s.
 /// 416 s.
 const SLOW: (&str, u64) = ("rbudp", 60);
 
@@ -45,8 +44,8 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     if case.wild {
         return Ok(outcome);
     }
-    // TCP flows have no limit. A loss burst here has a length in packets, not a duration. So if no
-    // other flow sends, a connection can back off for a long time within one burst.
+    // TCP has no limit: a loss burst has a length in packets, so without other flows a connection
+    // can back off for a long time within one.
     for flow in outcome.flows.iter().filter(|flow| find(&flow.carrier).is_some()) {
         let (name, carrier) = (&flow.name, &flow.carrier);
         let Some(finished) = flow.finished else {
@@ -159,8 +158,8 @@ fn check_all() {
     assert!(sum(|met| met.cross_traffic) > 0, "{met:?}");
 }
 
-/// The features of a link. The pattern names every field and variant, so that a new one does not
-/// compile until it is drawn, or excluded here with a reason.
+/// The features of a link. The pattern names every field and variant, so a new one does not compile
+/// until it is drawn or excluded.
 fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
     let LinkSpec {
         rate,
@@ -185,8 +184,8 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
         Loss::None => (false, false),
         Loss::Independent(_) => (true, false),
         Loss::GilbertElliott(_) => (false, true),
-        // For packets of one size, bit errors have the effect of independent loss. A pattern is one
-        // possible result of another model.
+        // For packets of one size, bit errors are independent loss. A pattern is a result of
+        // another model.
         Loss::BitErrors(_) | Loss::Pattern(_) => (false, false),
     };
     let is_codel = match control {

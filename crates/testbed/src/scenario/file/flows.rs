@@ -25,8 +25,7 @@ const CONGESTION: [(&str, Congestion); 3] =
 const STRATEGY: [(&str, Strategy); 3] =
     [("naive", Strategy::Naive), ("scatter", Strategy::Scatter), ("fake", Strategy::Fake)];
 
-/// The flows of an entry: `copies` for each pair of hosts that match the entry's names. `hosts` are
-/// all host names; `nth` is the entry's index.
+/// The flows of an entry (`nth`): `copies` for each pair of `hosts` that match its names.
 pub(super) fn flows(
     entry: &Section<'_>,
     hosts: &[&str],
@@ -142,7 +141,7 @@ fn ends<'h>(
         let varied = hosts[if senders.len() > 1 { from } else { to }];
         Ends { from, to, varied }
     };
-    // A pattern may also match the host of the other end: leave out flows from a host to itself.
+    // A pattern may match both ends: leave out flows from a host to itself.
     let apart = pairs.into_iter().filter(|(from, to)| carrier == "command" || from != to);
     Ok(apart.map(flow).collect())
 }
@@ -233,8 +232,7 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
             error.among(name, known, "its settings")
         })?;
         let Some(number) = section.setting(name, |text| option.parse(text))? else { continue };
-        // Ignore an error in a value of `--sweep` here, because an invalid value must not prevent
-        // the runs of the other values.
+        // Ignore an error in a value of `--sweep`, because the other values must still run.
         if let Err(error) = check_setting(row, name, number)
             && !section.extent_of(name).is_empty()
         {

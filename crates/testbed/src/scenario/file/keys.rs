@@ -1,6 +1,5 @@
-//! Every key of a scenario file; a key that is not in its table's list is an error.
-//!
-//! `docs/scenarios.md` explains each key; a test keeps that page and these lists consistent.
+//! Every key of a scenario file. `docs/scenarios.md` explains each; a test keeps page and lists
+//! consistent.
 
 /// The file itself.
 pub(super) const WHOLE: &[&str] = &[

@@ -21,8 +21,7 @@ use crate::scenario::topology::Duplex;
 /// Maximum number of changes of all links together.
 const MAX_CHANGES: usize = 100_000;
 
-/// Tables with a link's properties, for all links, for this link, and for its other direction. A
-/// later table overrides earlier tables.
+/// Tables with a link's properties. A later table overrides earlier ones.
 pub(super) struct Layers<'s, 'a> {
     tables: Vec<&'s Section<'a>>,
     shared: &'s Shared<'s>,
@@ -33,8 +32,7 @@ pub(super) struct Layers<'s, 'a> {
 pub(super) struct Shared<'r> {
     pub(super) reading: &'r Reading<'r>,
     pub(super) mtu: u16,
-    /// Loss models by their position in the file: a trace (recorded losses) that all links share is
-    /// read once.
+    /// Loss models by their position in the file: a trace that all links share is read once.
     losses: RefCell<BTreeMap<usize, Loss>>,
     changes: Cell<usize>,
 }
@@ -46,8 +44,8 @@ impl<'r> Shared<'r> {
 }
 
 enum Queue {
-    /// The default: one bandwidth-delay product, at least 100 full packets; without limit on a link
-    /// without a rate.
+    /// The default: one bandwidth-delay product, at least 100 full packets; unlimited without a
+    /// rate.
     Default,
     Bytes(Bytes),
     Packets(u64),
@@ -273,8 +271,7 @@ impl<'s, 'a> Layers<'s, 'a> {
                 (None, _) => {}
             }
             if change.has("loss") {
-                // A separate layer, because the table of a change has a shorter lifetime than the
-                // tables of the link.
+                // A separate layer, because the table of a change has a shorter lifetime.
                 push(Change::Loss(self.changed_loss(&change)?));
             }
             if let Some(up) = change.flag("up")? {

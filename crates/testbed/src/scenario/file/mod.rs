@@ -1,9 +1,8 @@
 //! Scenarios as TOML files.
 //!
 //! Quantities are written as in flags (`"1G"`, `"100ms"`, `"0.1%"`). An error names the line and,
-//! for a mistyped word, the nearest valid word. In reading order: `keys` (all valid keys),
-//! `section` (a table, read key by key), then `hosts`, `links`, `network`, `flows`, and `settings`
-//! (values that the caller gives).
+//! for a mistyped word, the nearest valid one. In reading order: `keys` (all valid keys), `section`
+//! (a table), then `hosts`, `links`, `network`, `flows`, and `settings` (the caller's values).
 
 mod flows;
 mod hosts;
@@ -46,8 +45,7 @@ impl Scenario {
     /// Reads the scenario called `name` from the text of its file.
     ///
     /// # Errors
-    /// The first error found: in the TOML syntax, in a key or value, or in their combination
-    /// ([`Scenario::validate`]).
+    /// The first error: in the TOML syntax, a key or a value, or from [`Scenario::validate`].
     pub fn parse(name: &str, text: &str, reading: &Reading<'_>) -> Result<Scenario, FileError> {
         let source = Source(text);
         let table = DeTable::parse(text).map_err(|error| {

@@ -24,8 +24,7 @@ impl FileError {
         FileError { advice: Some(advice.into()), ..self }
     }
 
-    /// Adds advice for a word that is not among `known`: the nearest known word, or the text
-    /// `otherwise` and all known words.
+    /// Adds advice for a word that is not `known`: the nearest known one, or `otherwise` and all.
     pub(super) fn among<'k>(
         self,
         word: &str,

@@ -9,9 +9,9 @@ use super::section::{FileError, list};
 
 /// Sets `value` at `path` in `table`.
 ///
-/// A path is a list of keys separated by dots. An entry of a list is selected by its index from 0,
-/// or by its name; `*` selects all entries. The name of a link is its two ends with a hyphen
-/// between them. Examples: `seed`, `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
+/// A path is keys separated by dots. An entry of a list is its index from 0, or its name (of a
+/// link: its two ends with a hyphen); `*` selects all. Examples: `seed`,
+/// `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
 pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<(), FileError> {
     let words: Vec<&str> = path.split('.').collect();
     in_table(table, &words, value).map_err(|has| {
@@ -81,7 +81,7 @@ fn named((nth, entry): (usize, &Spanned<DeValue<'_>>)) -> String {
     name.and_then(|name| name.get_ref().as_str()).map_or_else(|| nth.to_string(), str::to_owned)
 }
 
-/// Whether an entry is called `name`, or is a link whose two ends, joined by a hyphen, make `name`.
+/// Whether an entry is called `name`, or is a link between the two ends in `name`.
 fn is_named(entry: &DeValue<'_>, name: &str) -> bool {
     let text = |key: &str| entry.as_table()?.get(key)?.get_ref().as_str();
     let ends = || {

@@ -1,5 +1,5 @@
-//! State updates by datagrams in virtual time: with a fixed erasure code, or with the code that a
-//! deadline needs on the measured path.
+//! State updates by datagrams: with a fixed erasure code, or with the code that a deadline needs on
+//! the measured path.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,8 +11,7 @@ use longhaul_proto::time::{Span, Time};
 use super::{Tally, UpdatesRun};
 use crate::link::{Fate, Link, UDP_IP};
 
-/// A datagram on the path: its arrival time, its position in the order of sending, its block and
-/// its content.
+/// A datagram on the path: arrival time, position in the order of sending, block, content.
 type Flying = (Time, u64, u64, Vec<u8>);
 
 /// Header and tag of a sealed datagram, in bytes.
@@ -20,11 +19,11 @@ const SEALED: u32 = 32;
 /// The longest content of a datagram, in bytes.
 const PAYLOAD: usize = 1_420;
 /// The longest time from the first update of a group (datagrams with common repairs) to the
-/// repairs, until the receiver's measurements give another one.
+/// repairs, before the first measurements.
 const WAIT: Span = Span::from_millis(20);
 
-/// How often the receiver reports. The sender has the first report at the start; each later report
-/// reaches the sender after half a round trip.
+/// How often the receiver reports. A report takes half a round trip; the first is there at the
+/// start.
 const REPORT: Span = Span::from_secs(1);
 
 struct Known {

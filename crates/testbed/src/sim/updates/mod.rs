@@ -1,5 +1,5 @@
-//! State updates over one link in virtual time: small messages at regular intervals, by TCP, by
-//! datagrams, or by datagrams with repairs between them.
+//! State updates over one link in virtual time: small messages at regular intervals, by TCP or by
+//! datagrams.
 
 mod datagrams;
 mod tcp;
@@ -17,15 +17,15 @@ pub enum Carrier {
     Tcp,
     /// Datagrams with a code.
     Datagrams(Code),
-    /// Datagrams with the code that this deadline needs on the measured path. Updates that arrive
-    /// after the deadline are not delivered.
+    /// Datagrams with the code that this deadline needs on the measured path. Later updates are not
+    /// delivered.
     Deadline(Span),
 }
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct UpdatesRun {
-    /// The link from the sender to the receiver. The return path has the same delay and no loss.
+    /// The link to the receiver. The return path has the same delay and no loss.
     pub link: LinkSpec,
     /// How updates travel.
     pub carrier: Carrier,
@@ -46,8 +46,7 @@ pub struct UpdatesOutcome {
     pub delays: Vec<Span>,
     /// Updates that were not delivered by the end of the run.
     pub lost: u32,
-    /// The jitter at the end of the run: the smoothed difference between the delays of successive
-    /// updates (RFC 3550, section 6.4.1).
+    /// The jitter at the end of the run (RFC 3550, section 6.4.1).
     pub jitter: Span,
     /// IP packets sent to the receiver.
     pub packets: u64,
@@ -80,14 +79,12 @@ impl UpdatesOutcome {
 
 /// Runs updates to their end.
 ///
-/// The model of TCP: Reno's window starts with ten segments, and the receiver does not limit it.
-/// Updates that wait for the window share segments of 1,448 bytes. The first loss in a round trip
-/// halves the window. A segment counts as lost in three cases:
-/// - A segment is acknowledged that was sent at least three transmissions later.
-/// - A later segment is acknowledged, and 5/4 of a round trip has passed since the unacknowledged
-///   segment was sent (RACK).
-/// - No later segment is acknowledged, and two round trips have passed since the unacknowledged
-///   segment was sent (the tail loss probe).
+/// The model of TCP: Reno's window starts with ten segments. Updates that wait for the window share
+/// segments of 1,448 bytes. The first loss in a round trip halves the window. A segment counts as
+/// lost if:
+/// - a segment sent at least three transmissions later is acknowledged;
+/// - a later segment is acknowledged, and 5/4 of a round trip has passed (RACK);
+/// - two round trips have passed (the tail loss probe).
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {
@@ -172,8 +169,8 @@ mod tests {
         let outcome = outcome(Carrier::Tcp, 0.01, 10);
         assert_eq!(outcome.lost, 0);
         assert!(outcome.delay(0.5) < Span::from_millis(51));
-        // A lost segment takes 175 ms. It counts as lost after 125 ms (5/4 of a round trip),
-        // because later segments were acknowledged. The retransmission takes 50 ms.
+        // A lost segment takes 175 ms: 125 ms (5/4 of a round trip) until it counts as lost, and 50
+        // ms again.
         let late = outcome.delays.last().copied().unwrap_or_default();
         assert!(late >= Span::from_millis(170), "{late}");
         let on_time = outcome.within(Span::from_millis(60));
@@ -191,8 +188,7 @@ mod tests {
         assert!(follows.lost <= 4, "{}", follows.lost);
         assert!(follows.delays.iter().all(|delay| *delay <= RTT));
         assert!(coded.bytes > plain.bytes * 3 / 2 - plain.bytes / 10);
-        // A restored update arrives with its group's repair. The path takes 50 ms, and the repair
-        // leaves at most 20 ms after the group's first update.
+        // The path takes 50 ms, and a repair leaves at most 20 ms after its group's first update.
         assert!(coded.delays.last().is_some_and(|last| *last < Span::from_millis(71)));
     }
 }

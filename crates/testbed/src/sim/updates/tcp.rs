@@ -164,8 +164,8 @@ impl Tcp<'_> {
         self.look(now);
     }
 
-    /// Finds segments that count as lost because of their age: 5/4 of a round trip if a later
-    /// transmission was acknowledged, otherwise two round trips.
+    /// Finds segments lost by age: 5/4 of a round trip if a later transmission was acknowledged,
+    /// otherwise two.
     fn look(&mut self, now: Time) {
         let (rtt, newest) = (self.rtt, self.newest);
         self.lose(now, |other| {
