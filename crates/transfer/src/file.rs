@@ -354,8 +354,8 @@ impl Reading {
         ranges
     }
 
-    /// Takes the next bytes. Bytes of a whole chunk are passed on when the chunk is complete and
-    /// has the value that the server sent.
+    /// Takes the server's next data. Bytes of a whole chunk are passed on when the chunk is
+    /// complete and has the value that the server sent.
     fn take(&mut self, data: FileData) -> Result<(), Error> {
         let FileData { bytes, value, changed, .. } = data;
         if changed {

@@ -287,8 +287,8 @@ impl CopyOptions {
     }
 
     /// Returns a copy of `sources` to `destination` with the defaults: RBUDP, a search for the
-    /// rate, sealed data, 512 MiB of memory, retries for 5 minutes, and the key in the folder of
-    /// `trust`.
+    /// rate, sealed data, at most 512 MiB of incomplete data in memory, retries for 5 minutes, and
+    /// the key in the folder of `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {
             sources,

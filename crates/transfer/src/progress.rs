@@ -77,7 +77,7 @@ impl Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PathSample {
-    /// The sending rate, in UDP payload with headers and tags; zero over TCP.
+    /// The sending rate, in UDP payload with headers and tags. Over TCP the rate limit, or zero.
     pub rate: Rate,
     /// The rate at which bytes of blocks arrived, duplicates included.
     pub delivered: Rate,
@@ -266,7 +266,7 @@ pub enum Notice {
     Warning(String),
 }
 
-/// The user's side of a running copy. Called from the copy's own threads.
+/// The user's side of a running copy.
 pub trait Observer: Send + Sync {
     /// Reports the progress.
     fn progress(&self, progress: &Progress);

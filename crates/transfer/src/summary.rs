@@ -28,7 +28,7 @@ pub enum BoundBy {
     DestinationDisk,
     /// The creation of many small files.
     SmallFiles,
-    /// The other side's own limit (on memory or rate).
+    /// The receiving end's limit on memory.
     PeerLimit,
     /// Unknown, for example because the copy was too short or sent nothing.
     #[default]

@@ -129,7 +129,7 @@ impl<'a> Attempt<'a> {
         self.hooks.counters().written.bytes
     }
 
-    /// Returns the total capacity of this host, if a core (protocol state machine) measures it.
+    /// Returns the capacity of this host, if a core (protocol state machine) divides it.
     pub(super) fn capacity(&self) -> Option<ReceiveCapacity> {
         self.part.shared.core.as_ref()?.capacity()
     }

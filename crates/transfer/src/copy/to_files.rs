@@ -38,7 +38,7 @@ pub(super) struct ToFiles {
     pub(super) watch: Watch,
     pub(super) started: Instant,
     pub(super) progress: Mutex<Progress>,
-    /// Bytes on disk.
+    /// Bytes at the destination.
     pub(super) bytes: AtomicU64,
     /// Files with their final name.
     pub(super) files: AtomicU64,

@@ -114,8 +114,8 @@ impl Silence {
         Silence { sign: None, checked: Instant::now(), lasts: Duration::ZERO }
     }
 
-    /// Returns the length of the silence. It is zero before the other end's first message, because
-    /// at the start the other end may have nothing to send.
+    /// Returns the length of the silence. It is zero before the other end's first sign of life,
+    /// because at the start the other end may have nothing to send.
     fn check(&mut self, sign: Sign) -> Duration {
         let passed = self.checked.elapsed().min(PAUSE);
         self.checked = Instant::now();

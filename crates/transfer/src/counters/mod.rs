@@ -26,7 +26,8 @@ use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
-/// The counters of one side of a transfer over all passes. The fields of the other role stay zero.
+/// The counters of a transfer over all passes: of one side, or of both. The fields of a missing
+/// role are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) sender: SenderCounters,
@@ -99,11 +100,11 @@ pub(crate) struct ReceiverCounters {
     pub(crate) too_fast: u64,
 }
 
-/// Progress of a receiving end's writes. If a later attempt is added, its files and due blocks
-/// replace the earlier values.
+/// Progress of a receiving end's writes. If a later attempt is added, its number of files replaces
+/// the earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Bytes of the object that are on disk.
+    /// Bytes of the object at the destination.
     pub(crate) bytes: u64,
     /// Files with their final name.
     pub(crate) files: u64,
@@ -129,7 +130,7 @@ pub(crate) struct Times {
     pub(crate) disk: Span,
     /// The part of `disk` that was CPU time, for hashing and moving bytes.
     pub(crate) disk_cpu: Span,
-    /// Processing datagrams; at the receiving end, CPU time of the receiving thread.
+    /// Reading and sending data; at the receiving end, CPU time of the receiving thread.
     pub(crate) busy: Span,
     /// CPU time of the thread that carries the control stream and chunks over streams.
     pub(crate) carrier: Span,

@@ -39,8 +39,8 @@ const SMALLEST_PIECE: usize = 1 << 10;
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often arrivals and lost streams are checked during a wait for streams.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-/// Maximum time from the end of a stream to the end of the pass. If the pass lasts longer, the
-/// stream counts as lost, with the chunks that it had taken.
+/// Once the streams have taken all chunks, the pass fails if a stream has been closed for longer
+/// than this.
 const FOLLOWS: Duration = Duration::from_secs(2);
 
 enum StreamCommand {

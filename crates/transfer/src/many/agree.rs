@@ -33,8 +33,8 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Returns the majority of the sources. `found` has each source's index, name and survey. Fails if
-/// at most half of the sources have the same object.
+/// Returns the majority of the surveyed sources. `found` has each source's index, name and survey.
+/// Fails if at most half of them have the same object.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
     let Some((votes, first)) = most(found) else {
         return Err(Error::new(ErrorKind::Unreachable, "no source could be surveyed"));

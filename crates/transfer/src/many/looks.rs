@@ -224,7 +224,7 @@ impl Looking {
     }
 }
 
-/// Returns whether a retry may succeed: the source did not answer, or the connection was lost.
+/// Returns whether a retry may succeed.
 fn may_pass(error: &Error) -> bool {
     error.is_silence || matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Stalled)
 }

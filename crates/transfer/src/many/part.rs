@@ -65,7 +65,7 @@ pub(crate) enum To {
 }
 
 impl CopyPart {
-    /// Files go below `place`.
+    /// Files go to `place`, or below it.
     pub(crate) fn destination(
         &self,
         place: &FsPath,

@@ -14,7 +14,7 @@ use longhaul_text::reason;
 
 /// Maximum number of failed verifications that one output survives, of all its chunks together.
 const MOST_WRONG: u32 = 4;
-/// Maximum bytes per call of a writer. Short calls let a copy end soon.
+/// Maximum bytes per call of a writer.
 const PIECE: usize = 1 << 16;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 

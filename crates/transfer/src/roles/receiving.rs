@@ -542,7 +542,7 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Reads chunks from an additional stream; one chunk at a time waits for the writer.
+    /// Reads chunks from an additional stream.
     fn read_stream(&self, session: Session) {
         let (sink, room) = (self.pieces_end.clone(), self.room.clone());
         let board = self.end.board.clone();

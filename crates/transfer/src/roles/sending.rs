@@ -363,8 +363,8 @@ impl Running<'_, '_> {
         self.begin_pass(payloads).await
     }
 
-    /// Stops the pass, because the other end does not receive yet and drops the data. A pass over
-    /// streams continues: the streams accept no data until the other end reads.
+    /// Stops the pass, because the other end does not receive yet. A pass over streams continues:
+    /// the streams accept no data until the other end reads.
     async fn wait(&mut self) -> Result<(), End> {
         if matches!(self.carried, Some(Carried::Flow { .. })) {
             self.waiting = Some(self.take_payloads().await?);
@@ -372,8 +372,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Replaces the stopped pass by another one, because the other end now receives. The
-    /// measurements of the stopped pass are dropped.
+    /// Replaces the stopped pass by another one, because the other end now receives.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
         self.number += 1;
@@ -525,7 +524,7 @@ impl Running<'_, '_> {
             outbox,
             board,
             events,
-            // Only the first pass searches for the best number of streams: later passes are short.
+            // Only the first pass has additional streams.
             trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
             cap: end.terms.cap(),
         })

@@ -33,8 +33,8 @@ use longhaul_proto::time::Span;
 const MOST: usize = 256;
 /// Maximum number of open files of one client.
 const MOST_OF_ONE: usize = 64;
-/// Number of streams for which their connection gets a full send window (32 MiB), enough for a long
-/// path. A connection without such a stream gets an eighth of it.
+/// Maximum number of streams whose connection gets a full send window (32 MiB), enough for a long
+/// path. Other connections get an eighth of it.
 const BULK: usize = 8;
 /// Maximum number of cached chunk hashes, enough for 64 GiB of files.
 const VALUES: usize = 64 << 10;

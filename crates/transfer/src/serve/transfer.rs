@@ -102,7 +102,7 @@ pub(super) async fn answer(
 
 /// Waits until dead transfers of the same client have left the destination
 /// ([`Registered::make_way`]), and there is memory for this receiving transfer. If the transfer
-/// cannot start at once, tells the client, because the client's data are lost until then.
+/// cannot start at once, tells the client, because the client's data may be lost until then.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,

@@ -117,7 +117,7 @@ struct Fetching<'a> {
 
 enum Ended {
     Done(Box<Summary>),
-    /// The server now has another version.
+    /// The server may have another version now.
     Changed,
 }
 
