@@ -13,7 +13,6 @@ const LEGEND: u32 = 230;
 const LEGEND_LINE: i32 = 20;
 /// A linear axis whose values are all closer to zero than this shows 0 to 1.
 const LEAST: f64 = 1e-9;
-/// Characters per line of the legend.
 const LEGEND_COLUMNS: usize = 30;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(40, 40, 40);

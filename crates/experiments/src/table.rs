@@ -120,7 +120,6 @@ impl Aim {
     }
 }
 
-/// A row's identity: its case and its quantity's heading.
 pub(crate) type Key = (String, String);
 
 impl Row {
@@ -304,7 +303,6 @@ pub(crate) struct Said {
 pub(crate) struct Cells(Vec<(String, String)>);
 
 impl Cells {
-    /// The cell in the column `heading`; empty if missing.
     pub(crate) fn get(&self, heading: &str) -> &str {
         self.0.iter().find(|(name, _)| name == heading).map_or("", |(_, cell)| cell)
     }

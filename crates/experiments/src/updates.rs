@@ -19,7 +19,7 @@ pub(crate) const ALL: [&Experiment; 1] = [&FEC];
 
 /// Updates a second.
 const RATES: [u64; 3] = [10, 100, 1_000];
-/// Updates a second of the runs in real time. At 10 a second a run would take five minutes.
+/// Updates a second of the runs in real time.
 const REAL: [u64; 2] = [100, 1_000];
 const RTTS: [u64; 2] = [100, 300];
 /// Mean loss in per cent, and the mean number of packets lost in a row.
@@ -42,7 +42,7 @@ const CARRIERS: [(&str, Carrier); 5] = [
 ];
 /// The name of the carrier whose code adapts to the measured losses.
 const FOLLOWS: &str = "deadline";
-/// Bytes of an update: a name, a position, an orientation.
+/// Bytes of an update.
 const SIZE: usize = 100;
 const COUNT: u32 = 3_000;
 /// An update is in time if its delay is at most half a round-trip time plus this.
@@ -134,7 +134,6 @@ fn rows(
     rows
 }
 
-/// The simulated tables and the figures have no inputs, so a process computes them at most once.
 static TABLES: OnceLock<Vec<Table>> = OnceLock::new();
 static FIGURES: OnceLock<Vec<Figure>> = OnceLock::new();
 

@@ -83,7 +83,6 @@ impl Client {
         &self.url
     }
 
-    /// Returns whether `to` is on the same server as the file's own address.
     pub(crate) fn is_own(&self, to: &ureq::http::Uri) -> bool {
         let own = self.url.uri();
         (to.scheme(), to.authority()) == (own.scheme(), own.authority())

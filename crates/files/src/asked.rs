@@ -94,7 +94,7 @@ impl Asked {
         }
     }
 
-    /// Compares an entry with the request. `top` is the first component of the entry's path.
+    /// `top` is the first component of the entry's path.
     fn admits_entry(&self, manifest: &Manifest, number: u32, top: &[u8]) -> Result<(), Error> {
         let entry = &manifest.entries()[number as usize];
         let is_folder = entry.kind == Kind::Folder;

@@ -132,7 +132,6 @@ impl StreamRoot {
         }
     }
 
-    /// Merges the value of chunk `next - 1`, because chunk `next` has arrived.
     fn merge(&mut self, mut value: Digest) {
         for _ in 0..self.next.trailing_zeros() {
             let Some(left) = self.subtrees.pop() else { break };

@@ -121,7 +121,7 @@ pub fn remove(place: &Place) -> io::Result<()> {
     remove_in(&folder, &name, place)
 }
 
-/// Removes the entry `name` of `folder`. `place` is the path of this entry.
+/// `place` is the path of the entry.
 fn remove_in(folder: &SharedFolder, name: &[u8], place: &Place) -> io::Result<()> {
     match folder.look(name)?.kind {
         FileKind::Folder => match place {

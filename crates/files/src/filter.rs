@@ -41,7 +41,7 @@ const MAX_CACHE: usize = 1 << 20;
 
 /// Maximum number of listed paths of one copy.
 const MAX_ONLY: usize = 50_000;
-/// Maximum bytes of the listed paths, which are part of the request.
+/// Maximum bytes of the listed paths.
 const MAX_ONLY_BYTES: usize = 512 << 10;
 
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -359,7 +359,6 @@ mod tests {
         }
     }
 
-    /// Returns the bytes that a search by `regex` caches for random text.
     fn remembered(regex: &Regex) -> usize {
         let mut seed = 7u32;
         let noise = (0..1 << 17).map(|_| {

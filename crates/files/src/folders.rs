@@ -7,8 +7,7 @@ use super::store::{self, Folder, SharedFolder};
 /// Maximum number of handles that one [`Folders`] keeps.
 const KEPT: usize = 32;
 
-/// The folders below a base. Keeps the handles of the last path, because the next path is usually
-/// near it.
+/// Keeps the handles of the last path, because the next path is usually near it.
 #[derive(Debug)]
 pub(crate) struct Folders {
     base: SharedFolder,

@@ -132,7 +132,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns an entry at the top, without a name and without a stamp.
     pub(crate) fn new(kind: Kind, mode: u32, modified: FileTime) -> Entry {
         Entry { parent: TOP, name: 0, name_len: 0, kind, mode, modified, version: 0 }
     }
@@ -368,7 +367,6 @@ impl Manifest {
     }
 }
 
-/// Returns the minimum size of large files, for manifests of this shape.
 pub(crate) fn large_from(shape: Shape) -> u64 {
     if shape == Shape::File { 1 } else { LARGE }
 }

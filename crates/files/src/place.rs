@@ -235,7 +235,6 @@ pub fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Returns the error of an operation (`verb`) that failed on `path` of this host.
 pub(crate) fn file_error(verb: &str, path: &Path, error: &io::Error) -> Error {
     let what = format!("cannot {verb} {}: {}", path.display(), reason(error));
     let is_missing = error.kind() == io::ErrorKind::NotFound;

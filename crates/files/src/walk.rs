@@ -25,7 +25,6 @@ pub(crate) struct Walk {
     /// merged.
     merged: Option<Merged>,
     pub(crate) failures: Vec<Failure>,
-    /// Skipped entries, with reasons.
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
@@ -39,7 +38,6 @@ pub(crate) struct Spot<'a> {
     pub(crate) source: u16,
     /// The folder that holds the entry, by number in the listing; `None` at the top.
     pub(crate) folder: Option<u32>,
-    /// The entry's path in the copy.
     pub(crate) path: &'a [u8],
 }
 

@@ -77,7 +77,7 @@ struct Places {
     traffic: Arc<Traffic>,
 }
 
-/// A counted connection. Dropping this value releases the connection's place.
+/// Dropping this value releases the connection's place.
 struct Place {
     places: Rc<Places>,
     address: IpAddr,

@@ -14,7 +14,6 @@ use crate::range::{self, Wanted};
 use crate::reply::{self, Reply};
 use crate::shared::Shared;
 
-/// Bytes of a read.
 const PIECE: u64 = 256 << 10;
 
 enum Part {

@@ -118,12 +118,10 @@ struct Pages {
     watchers: Arc<Semaphore>,
 }
 
-/// A rendered text for all readers, and when it was rendered.
 #[derive(Default)]
 struct Recent(Mutex<Option<(Instant, Arc<str>)>>);
 
 impl Recent {
-    /// Returns the cached text, or renders it again if it is too old.
     async fn text(&self, render: impl FnOnce() -> Watching) -> Option<Arc<str>> {
         let mut last = self.0.lock().await;
         if let Some((made, text)) = &*last
@@ -206,7 +204,6 @@ impl Pages {
         reply
     }
 
-    /// Sends each new state, until the browser disconnects.
     async fn send_states(&self, pieces: &Pieces, _seat: OwnedSemaphorePermit) {
         let mut tick = interval(EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

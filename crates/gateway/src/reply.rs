@@ -28,7 +28,6 @@ pub(crate) fn empty(status: StatusCode) -> Reply {
     reply
 }
 
-/// Adds a header; drops a value that a header cannot have.
 pub(crate) fn with(mut reply: Reply, name: header::HeaderName, value: &str) -> Reply {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);

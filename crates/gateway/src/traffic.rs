@@ -7,7 +7,6 @@ use hyper::StatusCode;
 /// The methods that are counted by name. Every other method counts as the last one.
 const METHODS: [&str; 9] =
     ["GET", "HEAD", "OPTIONS", "PROPFIND", "PUT", "MKCOL", "DELETE", "MOVE", "other"];
-/// The classes of statuses, by their first digit.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Counters that all connections of a listener share.

@@ -228,7 +228,6 @@ impl State {
     }
 }
 
-/// Joins chunks that follow each other.
 fn runs(chunks: &[u64]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for chunk in chunks.iter().copied() {

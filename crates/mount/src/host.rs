@@ -27,7 +27,6 @@ impl From<Errno> for Failed {
     }
 }
 
-/// Returns whether another try over a new connection may succeed.
 pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled)
 }

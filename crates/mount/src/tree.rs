@@ -15,7 +15,6 @@ use longhaul_transfer::api::{FileTime, NameKind, Named};
 use crate::file::Version;
 use crate::host::{Failed, Host};
 
-/// The number of the mounted folder.
 pub(crate) const TOP: u64 = 1;
 /// How long a listing counts as current.
 const CURRENT: Duration = Duration::from_secs(5);
@@ -45,7 +44,6 @@ impl Listing {
     }
 }
 
-/// A name that the kernel knows.
 #[derive(Clone, Debug)]
 struct Node {
     parent: u64,
@@ -136,7 +134,6 @@ impl Tree {
         Ok((inode, named))
     }
 
-    /// Records that the kernel forgot `count` lookups of a file or folder.
     pub(crate) fn forget(&self, inode: u64, count: u64) {
         let mut nodes = lock(&self.nodes);
         if let Some(node) = nodes.get_mut(&inode) {

@@ -173,7 +173,6 @@ impl Waiting {
         }
     }
 
-    /// The chunks in the range `chunks` that have waiting symbols.
     pub(crate) fn chunks(&self, chunks: core::ops::Range<u64>) -> impl Iterator<Item = u64> + '_ {
         self.of.range(chunks).map(|(chunk, _)| *chunk)
     }

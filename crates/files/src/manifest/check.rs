@@ -8,12 +8,10 @@ use std::ops::Range;
 use super::{Entry, Kind, MAX_ENTRIES, MAX_OBJECT, MAX_PATH, Shape, large_from, walk_order};
 use crate::{CHUNK, names};
 
-/// The fault of an entry that appears a second time.
 pub(crate) const TWICE: &str = "appears twice";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
-    /// The folder that holds the entry.
     pub(super) parent: Option<u32>,
     /// Where the name begins in the path.
     pub(super) name_at: usize,

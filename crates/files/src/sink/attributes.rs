@@ -47,7 +47,6 @@ impl Keep {
         Ok(file.map_or_else(|| new_mode(folder, entry), |file| file.mode & 0o777))
     }
 
-    /// Returns the permissions to set on the finished entry, if the copy keeps permissions.
     pub(super) fn mode(self, entry: &Entry) -> Option<u32> {
         let mask = if self.set_id { 0o7777 } else { 0o777 };
         self.permissions.then_some(entry.mode & mask)

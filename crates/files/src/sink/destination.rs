@@ -35,7 +35,6 @@ pub(super) struct Ground {
     /// Whether the name of the base may be missing on disk: this copy has created the base, or the
     /// base's parent folder could not be synced.
     pub(super) has_new_base: bool,
-    /// The destination, for errors.
     pub(super) place: PathBuf,
 }
 
@@ -191,7 +190,6 @@ impl Ground {
         }
     }
 
-    /// Returns the path below the base for a path of the manifest.
     pub(super) fn path<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
         match (&self.top, path.iter().position(|b| *b == b'/')) {
             (None, _) => Cow::Borrowed(path),

@@ -61,7 +61,6 @@ pub(super) struct Extra {
 }
 
 impl Extra {
-    /// Checks the request before the destination is opened.
     pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
         let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
         if shape != Shape::Contents {

@@ -192,7 +192,7 @@ impl Sink {
         self.keep.apply_to_folder(self.ground.folder(number)?, entry)
     }
 
-    /// Syncs new names before the copy reports success. Returns the mark if nothing failed.
+    /// Returns the mark if nothing failed.
     fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
         self.sync_names()?;
         if !self.failures.is_empty() {

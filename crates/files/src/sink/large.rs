@@ -68,7 +68,6 @@ pub(super) struct Large {
     pub(super) used: u64,
 }
 
-/// A large file under its final name, with its content on disk.
 #[derive(Debug)]
 pub(super) struct Named {
     /// The file's root, if the file's holes were hashed.
@@ -76,7 +75,6 @@ pub(super) struct Named {
     pub(super) is_name_synced: bool,
 }
 
-/// The data that an earlier run left.
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) large: Large,
@@ -127,7 +125,6 @@ impl Large {
         Ok(large)
     }
 
-    /// Takes an empty file as the partial file and reserves its space.
     fn begin(&mut self, file: OpenFile) -> io::Result<()> {
         self.identity = file.attributes()?.identity;
         file.set_len(self.header.size)?;
@@ -354,7 +351,6 @@ impl Large {
         self.file.is_some()
     }
 
-    /// Syncs the written chunks, then adds them to the journal.
     pub(super) fn sync(&mut self, ground: &mut Ground) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -394,7 +390,6 @@ impl Large {
         synced
     }
 
-    /// Drops the chunks that wait for a sync, so that they are never journalled.
     pub(super) fn lose_pending(&mut self) {
         self.pending.clear();
         self.has_lost = true;
@@ -484,7 +479,6 @@ impl Large {
         Ok(Named { root, is_name_synced })
     }
 
-    /// Truncates the journal to its valid part, or removes it.
     fn settle_journal(&mut self, ground: &mut Ground, sound: Option<&Journal>) -> io::Result<()> {
         match sound {
             Some(journal) => {

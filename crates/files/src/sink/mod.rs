@@ -139,7 +139,6 @@ enum State {
     Failed,
 }
 
-/// A comparison of an existing file, which the sender has not answered yet.
 #[derive(Debug)]
 struct Comparing {
     values: Arc<[(u64, Digest)]>,

@@ -32,7 +32,6 @@ impl Order {
         object.chunks() - object.manifest_chunks() - large
     }
 
-    /// Returns the number of large files before entry `entry`.
     pub(super) fn of_large(&self, entry: u32) -> u64 {
         self.larges.partition_point(|(number, _)| *number < entry) as u64
     }

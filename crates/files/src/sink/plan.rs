@@ -22,7 +22,6 @@ use crate::{CHUNK, Entry, Kind, Watch, names};
 /// Interval between checks whether another copy has unlocked a file.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The position of the walk in the tree, and its results so far.
 #[derive(Debug, Default)]
 struct Walk {
     /// The outermost new folder that the walk is in. Nothing exists below this folder yet.
@@ -152,7 +151,6 @@ impl Sink {
         })
     }
 
-    /// For a dry run: checks that the entry could be created in its folder.
     fn check_may_create(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
         let is_settled =
             self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);

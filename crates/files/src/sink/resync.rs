@@ -129,7 +129,6 @@ impl Sink {
         Error::new(FileErrorKind::File, what).at(path).advise(ADVICE)
     }
 
-    /// Syncs as much as possible for a later run.
     pub(super) fn leave(&mut self) {
         // A failure cannot be reported here; a later run hashes content that no journal lists.
         let synced = self.small.wants_one_sync().then(|| self.ground.base().sync_file_system());

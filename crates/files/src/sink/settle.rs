@@ -62,7 +62,6 @@ impl Sink {
         Ok(())
     }
 
-    /// Marks an entry as failed, and finds the chunks that only this entry needed.
     pub(super) fn give_up(&mut self, entry: u32, reason: String) {
         self.states[entry as usize] = State::Failed;
         self.comparing.remove(&entry);
@@ -77,7 +76,6 @@ impl Sink {
         self.settle_chunks(entry);
     }
 
-    /// Records the chunks that became unnecessary because `entry` is settled.
     pub(super) fn settle_chunks(&mut self, entry: u32) {
         for chunk in self.object.chunks_of(entry) {
             let is_due = |extent: Extent| self.states[extent.entry as usize] == State::Due;

@@ -118,7 +118,6 @@ impl Small {
         failed
     }
 
-    /// Writes a piece of a file; queues the file after its last piece.
     pub(super) fn write(
         &mut self,
         ground: &mut Ground,
@@ -222,7 +221,6 @@ impl Small {
         queued.chain(self.begun.keys().copied()).collect()
     }
 
-    /// Removes the partial file of an entry that will not be written.
     pub(super) fn forget(&mut self, ground: &mut Ground, number: u32) {
         let begun = self.begun.remove(&number).map(|begun| begun.identity);
         let queued = self.queue.iter().position(|whole| whole.entry == number);
@@ -234,7 +232,6 @@ impl Small {
         }
     }
 
-    /// Removes all incomplete files: they cannot be resumed.
     pub(super) fn forget_begun(&mut self, ground: &mut Ground) {
         let begun: Vec<u32> = self.begun.keys().copied().collect();
         begun.into_iter().for_each(|number| self.forget(ground, number));

@@ -153,7 +153,6 @@ pub(crate) trait Folder: Debug + Send + Sync {
 
     fn set_modified(&self, modified: FileTime) -> io::Result<()>;
 
-    /// Sets the modification time of the link `name`, not of its target.
     fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()>;
 
     /// Returns the permission bits that new entries of this folder do not get. The folder's default
@@ -162,16 +161,13 @@ pub(crate) trait Folder: Debug + Send + Sync {
         real::umask()
     }
 
-    /// Checks that this process may create and rename entries here.
     fn may_write(&self) -> io::Result<()>;
 
-    /// Checks that this process may read the file `name`.
     fn may_read(&self, name: &[u8]) -> io::Result<()>;
 
     /// Returns the free space; `None` if the file system does not report it.
     fn room(&self) -> Option<Room>;
 
-    /// Returns the device that holds this folder, as text.
     fn device(&self) -> String;
 
     /// Syncs this folder's entries; succeeds if the file system cannot sync folders.
@@ -217,7 +213,6 @@ pub(crate) trait File: Debug + Send + Sync {
     /// The disk is full, or the file would be too large.
     fn reserve(&self, size: u64) -> io::Result<()>;
 
-    /// Turns a range into a hole.
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
 
     /// Returns the start of the next data at or after `at`; `None` if only holes follow.

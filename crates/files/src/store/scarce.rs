@@ -26,7 +26,6 @@ const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();
 
-/// The queue of opens that wait for descriptors.
 struct Desk {
     waiting: AtomicUsize,
     lock: Mutex<()>,

@@ -68,7 +68,6 @@ fn remains(root: &Path) -> Vec<PathBuf> {
     tree(root).into_keys().filter(ours).collect()
 }
 
-/// Returns content that differs from chunk to chunk and from seed to seed.
 fn content(len: u64, seed: u64) -> Vec<u8> {
     let mut out = vec![0; len as usize];
     blake3::Hasher::new_keyed(&[seed as u8; 32])

@@ -16,7 +16,6 @@ use crate::journal::Journal;
 use crate::store::buffers::Store;
 use crate::store::memory::{Disk, Faults, Rng, Tree};
 
-/// Bytes that may wait for a sync in these runs.
 const UNSYNCED: u64 = 2 * CHUNK;
 
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
@@ -338,7 +337,6 @@ fn copies_survive_faults_kills_and_power_cuts() {
     eprintln!("{runs} copies from seed {first} on, {attempts} attempts");
 }
 
-/// Writes the chunks that `sink` lacks and that `wanted` selects.
 fn bring(sink: &mut Sink, source: &mut Source, wanted: impl Fn(&ChunkKind) -> bool) {
     let mut buf = vec![0; CHUNK as usize];
     for chunk in sink.missing().into_iter().flatten() {

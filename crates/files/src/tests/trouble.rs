@@ -337,7 +337,6 @@ fn more_large_files_than_open_handles_can_be_in_progress() {
     assert_eq!(tree(&ends.from), tree(&ends.to));
 }
 
-/// Replaces `path` by another file of the same size and time.
 fn swap(path: &Path) {
     let meta = std::fs::metadata(path).unwrap();
     let other = path.with_extension("other");
@@ -422,7 +421,6 @@ fn files_without_permission_are_named_and_the_rest_is_copied() {
     assert!(single.unwrap_err().what.contains("Permission denied"));
 }
 
-/// A separate small file system, if this user may mount one.
 struct Tiny(tempfile::TempDir);
 
 impl Tiny {

@@ -12,7 +12,6 @@ const MOST: u64 = 20_000_000_000;
 /// datagrams that still wait in a socket's buffer, but we have not.
 const WAITING: i64 = 32 << 20;
 
-/// Traffic received by this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) bytes: u64,

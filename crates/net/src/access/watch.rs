@@ -13,9 +13,7 @@ use super::count::{self, Counted};
 use super::netlink::{self, Interface};
 use super::tcp::Flows;
 
-/// Interval of readings.
 const LOOK: Span = Span::from_millis(100);
-/// Interval of counts of other flows.
 const COUNT_FLOWS: Span = Span::from_secs(1);
 /// Bytes of each header before a datagram's payload.
 const ETHERNET: u32 = 14;
@@ -132,7 +130,6 @@ impl Link {
         })
     }
 
-    /// Returns the number of bytes that arrived since the last reading; `None` if unknown.
     fn look(&mut self) -> Option<u64> {
         let now = counted(&netlink::interface(self.index).ok()?);
         let before = std::mem::replace(&mut self.last, now);

@@ -63,7 +63,6 @@ pub struct Assembly {
     spare: Vec<Vec<u64>>,
 }
 
-/// A missing block's place within its chunk's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The block's number, counted from the start of the object.
@@ -468,7 +467,6 @@ mod tests {
         }
     }
 
-    /// Returns the symbols of a chunk, as a sender makes them.
     fn symbols_of(layout: &Layout, chunk: u64) -> Vec<Vec<u8>> {
         let (shape, start) = (shape(layout, chunk).unwrap(), chunk * CHUNK);
         let end = (start + CHUNK).min(layout.object().get());

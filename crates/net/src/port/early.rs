@@ -22,7 +22,6 @@ use crate::socket::Path;
 
 /// Bytes kept for one flow, including the bookkeeping.
 pub(super) const FLOW_BYTES: usize = 4_000_000;
-/// Bytes kept for all flows.
 pub(super) const TOTAL_BYTES: usize = 64_000_000;
 /// Bytes kept for flows that were not announced, a part of [`TOTAL_BYTES`].
 pub(super) const UNANNOUNCED_BYTES: usize = TOTAL_BYTES / 2;
@@ -38,10 +37,8 @@ const FLOWS_PER_NETWORK: usize = 4;
 /// Maximum number of expected addresses and flow ids; early datagrams of further handshakes are
 /// dropped.
 const MAX_EXPECTED: usize = 4096;
-/// Maximum number of expected addresses of one network.
 const MAX_EXPECTED_OF_NETWORK: usize = 256;
 
-/// The fate of a datagram of an unknown flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyVerdict {
     Held,
@@ -70,7 +67,6 @@ pub(super) struct HeldFlow {
     pub(super) data_drops: u64,
 }
 
-/// The unannounced flows of one network that keep datagrams.
 #[derive(Clone, Copy, Default)]
 struct Share {
     flows: usize,

@@ -98,7 +98,6 @@ pub struct Datagrams<'a> {
     slots: std::slice::Iter<'a, Slot>,
 }
 
-/// The position of a datagram among the messages.
 pub(super) struct Slot {
     pub(super) header: Header,
     pub(super) message: u32,
@@ -164,7 +163,6 @@ impl PortStatistics {
     }
 }
 
-/// Counters that the receive thread writes and other threads read.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) received: AtomicU64,

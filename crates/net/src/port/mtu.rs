@@ -118,7 +118,6 @@ impl Search {
         self.candidates.retain(|candidate| candidate.size > size);
     }
 
-    /// Records that the first link refuses datagrams of `size` bytes.
     pub(crate) fn on_refused(&mut self, size: u16) {
         self.candidates.retain(|candidate| candidate.size < size);
     }

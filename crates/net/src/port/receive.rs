@@ -333,7 +333,6 @@ impl ReceiveLoop {
         self.slots = slots;
     }
 
-    /// Wakes the flows with mailbox messages, and those whose time has come.
     fn wake(&mut self) {
         let now = self.heard;
         let mut woken = std::mem::take(&mut self.woken);
@@ -352,7 +351,6 @@ impl ReceiveLoop {
     }
 }
 
-/// Counts of one system call; added to the shared counters once.
 #[derive(Default)]
 struct Tally {
     received: u64,

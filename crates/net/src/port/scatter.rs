@@ -229,7 +229,6 @@ impl Train {
     }
 }
 
-/// Returns the places within `buffer`, as separate slices.
 fn split<'a>(buffer: &'a mut [u8], places: &[Place]) -> Vec<&'a mut [u8]> {
     let (mut rest, mut at) = (buffer, 0);
     let mut parts = Vec::with_capacity(places.len());

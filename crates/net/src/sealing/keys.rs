@@ -216,7 +216,6 @@ impl Schedule {
         self.class
     }
 
-    /// Returns whether data go in the clear with a token.
     pub(crate) fn is_plain(&self) -> bool {
         self.class == Class::Data && self.suite == Suite::Plain
     }
@@ -279,7 +278,6 @@ impl EpochKey {
     }
 }
 
-/// Output length of HKDF.
 struct Length(usize);
 
 impl KeyType for Length {

@@ -320,7 +320,6 @@ impl Inbox {
         self.filled as u64
     }
 
-    /// Returns whether the last call filled every buffer: there may be more.
     pub(crate) fn is_full(&self) -> bool {
         self.filled == MESSAGES
     }

@@ -17,9 +17,7 @@ pub(super) const LENGTH: usize = 2;
 pub(super) const CODED: u64 = 1 << 15;
 /// Bit in a datagram's number: the datagram is a repair.
 pub(super) const REPAIR: u64 = 1 << 14;
-/// Maximum number of originals of a group.
 pub(super) const MAX_GROUP: u8 = 64;
-/// Maximum number of repairs of a group.
 pub(super) const MAX_REPAIRS: u8 = 32;
 
 /// The erasure code over the datagrams of a channel.

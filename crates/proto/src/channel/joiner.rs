@@ -12,7 +12,6 @@ use crate::fec::{Decoder, Scheme, Shape};
 const GROUPS: u64 = 64;
 /// Maximum bytes of the datagrams that all groups together keep.
 const GROUP_BYTES: usize = 4 << 20;
-/// Maximum number of incomplete messages.
 const PARTIAL: usize = 1_024;
 /// Maximum bytes of all incomplete messages.
 const PARTIAL_BYTES: usize = 32 << 20;

@@ -9,7 +9,6 @@ use crate::wire::Control;
 
 pub(crate) const FLOW: FlowId = FlowId(7);
 
-/// A sender, and the blocks that it sent, in the order of their packet numbers.
 pub(crate) struct Out<S> {
     pub(crate) sender: S,
     pub(crate) now: Time,

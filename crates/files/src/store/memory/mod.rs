@@ -31,7 +31,6 @@ const DEVICE: u64 = 7;
 pub(crate) struct Faults {
     /// Reads, writes and other changes of files that fail.
     pub(crate) access: u32,
-    /// Reads and writes that stop early.
     pub(crate) short: u32,
     /// Writes, reservations and new entries that fail because the disk is full.
     pub(crate) room: u32,
@@ -40,7 +39,6 @@ pub(crate) struct Faults {
     /// Failed syncs of a folder. The rate is in addition to `sync`; the count includes every failed
     /// sync of a folder.
     pub(crate) folder_sync: u32,
-    /// Renames that fail.
     pub(crate) rename: u32,
     /// Writes after which the system's own write-back of dirty pages fails.
     pub(crate) write_back: u32,
