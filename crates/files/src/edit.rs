@@ -254,6 +254,14 @@ mod tests {
     }
 
     #[test]
+    fn a_new_file_in_place_of_a_link_does_not_take_the_mode_of_the_link() {
+        let top = tempfile::tempdir().unwrap();
+        symlink("nowhere", top.path().join("link")).unwrap();
+        let new = NewFile::begin(&at(top.path(), "link")).unwrap();
+        assert_eq!(new.file.attributes().unwrap().mode & 0o111, 0);
+    }
+
+    #[test]
     fn a_replaced_folder_is_removed_once_the_new_one_is_there() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path();

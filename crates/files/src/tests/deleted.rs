@@ -52,7 +52,8 @@ fn excluded_files_and_other_copies_leftovers_are_kept_with_their_folder() {
     for path in ["x.tmp", "old/y.tmp", "old/z", "part/.q.lh-part", "gone/g"] {
         write(ends.to.join(path), b"old");
     }
-    mirror(&ends, &["*.tmp"], &deleting(&["*.tmp"], None)).unwrap();
+    let outcome = mirror(&ends, &["*.tmp"], &deleting(&["*.tmp"], None)).unwrap();
+    assert_eq!(outcome.failures, []);
     let left = ["a", "old", "old/y.tmp", "part", "part/.q.lh-part", "x.tmp"];
     assert_eq!(names_of(&ends.to), left);
 }

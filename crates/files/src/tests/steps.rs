@@ -37,6 +37,20 @@ fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one()
 }
 
 #[test]
+fn content_before_the_answer_replaces_a_longer_file_with_the_same_start() {
+    let options = SinkOptions { checksum: true, ..Default::default() };
+    let ends = ends();
+    write(ends.from.join("file"), &content(1000, 1));
+    write(ends.to.join("file"), &[&content(1000, 1)[..], b"more"].concat());
+    let from = source(&[&ends.from.join("file")]);
+    let mut copy = Copy::open(from, &ambient(&ends.to), &options).unwrap();
+    assert_eq!(copy.plan.compare.len(), 1);
+    copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+    assert_eq!(copy.sink.finish().unwrap().files, 1);
+    assert_eq!(std::fs::read(ends.to.join("file")).unwrap(), content(1000, 1));
+}
+
+#[test]
 fn zeros_before_the_answer_replace_a_file_that_has_shrunk_since_it_was_compared() {
     let options = SinkOptions { checksum: true, ..Default::default() };
     let ends = ends();
@@ -61,6 +75,20 @@ fn a_chunk_that_changes_after_the_comparison_is_requested_by_its_number_in_the_o
     there.write_all_at(b"changed", 3 * CHUNK).unwrap();
     copy.compare();
     assert_eq!(copy.sink.take_changed(), [LARGE / CHUNK + 3]);
+}
+
+#[test]
+fn an_answer_that_a_file_is_equal_removes_the_partial_file_begun_before() {
+    let ends = ends();
+    for folder in [&ends.from, &ends.to] {
+        write(folder.join("file"), &content(LARGE, 1));
+    }
+    let mut copy = open(&ends, &SinkOptions { checksum: true, ..Default::default() });
+    copy.step(0).unwrap();
+    assert!(!remains(&ends.to).is_empty());
+    copy.compare();
+    assert_eq!(copy.sink.finish().unwrap().skipped, 1);
+    assert_eq!(remains(&ends.to), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -260,6 +288,13 @@ fn a_dropped_copy_names_its_complete_files_unless_their_sync_fails() {
 }
 
 #[test]
+fn a_folder_is_made_with_its_missing_parents() {
+    let ends = ends();
+    make_folders(&ambient(ends.to.join("a/b/c"))).unwrap();
+    assert!(ends.to.join("a/b/c").is_dir());
+}
+
+#[test]
 fn a_folder_that_cannot_be_made_is_an_error() {
     let disk = Disk::new(1);
     disk.set_faults(Faults { room: 10_000, ..Faults::default() });
@@ -308,6 +343,15 @@ fn an_unlinked_open_file_is_read_to_its_end() {
         let start = (chunk * CHUNK) as usize;
         assert!(read(chunk) == (content(LARGE, 1)[start..][..CHUNK as usize].to_vec(), 0));
     }
+}
+
+#[test]
+fn a_link_replaces_a_file() {
+    let ends = ends();
+    symlink("x", ends.from.join("link")).unwrap();
+    write(ends.to.join("link"), b"older");
+    assert_eq!(open(&ends, &SinkOptions::default()).run().unwrap().links, 1);
+    assert_eq!(tree(&ends.to), tree(&ends.from));
 }
 
 #[test]
