@@ -184,7 +184,7 @@ pub struct Status {
     /// Smoothed round-trip time in nanoseconds (sending end).
     #[prost(uint64, tag = "7")]
     pub rtt_nanos: u64,
-    /// Bytes of the object that are on disk (receiving end).
+    /// Bytes of the object at the destination (receiving end).
     #[prost(uint64, tag = "8")]
     pub written: u64,
     /// Files with their final name (receiving end).
@@ -217,7 +217,7 @@ pub struct Status {
     /// Time spent reading at the source, or writing at the destination, in nanoseconds.
     #[prost(uint64, tag = "18")]
     pub disk_nanos: u64,
-    /// Time spent processing datagrams, in nanoseconds; at the receiving end, CPU time of the
+    /// Time spent reading and sending data, in nanoseconds; at the receiving end, CPU time of the
     /// receiving thread.
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
