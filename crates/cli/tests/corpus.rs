@@ -16,7 +16,7 @@ use std::time::Duration;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::wire::Control;
 
-/// Of all corpora together; every checkout contains them.
+/// Limit of all corpora together; every checkout contains them.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {

@@ -12,7 +12,7 @@ use crate::rig::{Ended, Skipped, bytes, need, skip, write};
 const SSHD: &str = "/usr/sbin/sshd";
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// Also has the files of its client.
+/// A folder with the files of an sshd and of its client.
 struct Sshd(TempDir);
 
 impl Sshd {
@@ -54,7 +54,7 @@ impl Sshd {
         format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log")
     }
 
-    /// Waits until the sshd listens.
+    /// A command that waits until the sshd listens.
     fn ready(&self) -> String {
         let here = self.path().display();
         format!("cd {here}; until grep -q listening log 2>/dev/null; do sleep 0.05; done")

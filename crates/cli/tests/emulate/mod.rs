@@ -91,7 +91,7 @@ fn a_terminal_gets_a_shell_on_the_first_host() {
         command.arg("emulate").args(words).env("SHELL", "/bin/sh");
         let mut screen = Terminal::start(command);
         screen.shows("you are on host a (10.77.0.1); across the network: b (10.77.0.2).");
-        // `Terminal` discards stdout.
+        // `Terminal` discards stdout, so the text goes to stderr.
         screen.types("echo \"it is [$(uname -n)]\" >&2; exit 4\n");
         let (ended, text) = screen.end();
         assert_eq!(ended, Some(4), "{words:?}: {text}");

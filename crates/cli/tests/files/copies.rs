@@ -31,7 +31,6 @@ fn a_file_is_pushed_and_pulled() {
     assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
 }
 
-/// Unusual names, permissions and times.
 fn make_everything(root: &Path) {
     write(&root.join("large"), &bytes(9_000_001, 1));
     for number in 0..200 {
@@ -134,7 +133,7 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
     let again = run(&[]).summary();
     assert_eq!(again["skipped_files"], 2);
     assert_eq!(again["resumed_bytes"], 1000 + (10 << 20));
-    // Size and time are equal.
+    // The content differs, but size and time are equal.
     for (name, len) in [("small", 1000), ("large", 10 << 20)] {
         let path = pair.there.join("t").join(name);
         let then = fs::metadata(&path).unwrap().modified().unwrap();
@@ -201,7 +200,7 @@ fn a_dry_run_names_new_entries_and_changes_nothing() {
     assert!(!pair.here.join("back").exists());
 }
 
-/// With content and modification time.
+/// Everything below a folder, with content and modification time.
 fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
     let of_name = |name: String| {
         let path = root.join(&name);
@@ -316,7 +315,7 @@ fn size_limits_skip_files_of_a_folder_both_ways() {
     for (number, (limits, expected)) in cases.into_iter().enumerate() {
         assert_both_ways(&pair, number, limits, expected);
     }
-    // The command names the file.
+    // The command names the file, so no limit applies.
     pair.copy(&["--max-size=1"], OsStr::new("t/d/big"), pair.at("named")).end().summary();
     assert!(pair.there.join("named").is_file());
     let refused =

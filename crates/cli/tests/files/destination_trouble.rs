@@ -15,7 +15,7 @@ pub(crate) struct Apart {
 }
 
 impl Apart {
-    /// `mount` is a shell command.
+    /// Runs the shell command `mount` in the namespace before the program.
     fn with(mount: &str) -> Result<Apart, Skipped> {
         let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
         let mut allowed = Command::new("unshare");
@@ -62,7 +62,7 @@ fn push(pair: &Pair, server: &Server, flags: &[&str], from: &str) -> Child {
     pair.copy(&[flags, &[&id]].concat(), from, server.at(""))
 }
 
-/// As the process `child` sees it.
+/// `path` as the process `child` sees it.
 pub(crate) fn seen_by(child: &Child, path: &Path) -> PathBuf {
     Path::new(&format!("/proc/{}/root", child.id())).join(path.strip_prefix("/").unwrap())
 }
@@ -143,14 +143,14 @@ fn a_file_larger_than_the_free_space_is_refused_on_either_side() {
     apart.pull(&pair, &[], "file", &small.join("file")).end().is(4, full);
 }
 
-/// Leaves `left` bytes free.
+/// Fills the file system until `left` bytes are free.
 pub(crate) fn fill(folder: &Path, left: u64) {
     let stat = rustix::fs::statvfs(folder).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
     write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);
 }
 
-/// Each file under its final name must be complete. Then frees space.
+/// The disk was full, and each file under its final name is complete. Then frees space.
 fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     ended.is(status, &["No space left", "free space"]);
     for (path, thing) in content(into) {

@@ -46,7 +46,7 @@ impl Page {
         events.get_mut(event).unwrap_or_else(|| panic!("{section} has no {event}"))
     }
 
-    /// Each of `lines` must be an event of one of `sections` and have only listed fields. One must
+    /// Each line must be an event of one of `sections` with only listed fields, and one line must
     /// be `summary`, `error` or `ready`.
     fn holds<'a>(
         &self,

@@ -112,7 +112,7 @@ fn checksum_filters_lists_and_missing_folders_work_within_a_host() {
     write(&here.at("t/y.tmp"), b"y");
     here.cp(&["-r", "--exclude=*.tmp", "--mkpath", "t", "a/b/t"]).summary();
     assert_eq!(names(&here.at("a/b/t")), ["x.dat"]);
-    // Size and time are equal.
+    // The content differs, but size and time are equal.
     let time = fs::metadata(here.at("t/x.dat")).unwrap().modified().unwrap();
     fs::write(here.at("a/b/t/x.dat"), b"!").unwrap();
     let file = fs::File::options().write(true).open(here.at("a/b/t/x.dat")).unwrap();
@@ -233,7 +233,7 @@ fn a_local_copy_whose_last_sync_fails_reports_failure() {
     let single = here.start_in(&fails, &["big", "new"]).end();
     single.is(4, &["cannot sync new", "Input/output error", "check the device"]);
     assert!(!here.at("new").exists());
-    // The folders can be synced.
+    // The folders can be synced, the small files cannot.
     let fails = need!(failing_calls("syncfs"));
     let tree = here.start_in(&fails, &["-r", "t", "tree"]).end();
     assert_ne!(tree.status, Some(0), "{tree}");

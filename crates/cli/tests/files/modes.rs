@@ -24,7 +24,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}")).mode() & 0o7777
 }
 
-/// Not started yet.
+/// `cp ARGS` under umask 027, not started yet.
 fn masked(pair: &Pair, args: &[&str]) -> Command {
     let id = format!("--server-id={}", pair.server.id);
     let mut words = words(&[&"cp", &"--json", &id]);
@@ -159,8 +159,8 @@ fn unfinished_copies_are_private_and_a_resumed_one_ends_with_the_right_modes() {
     });
 }
 
-/// Each has a tree of read-only files. If the tests run as root, client and server run as the user
-/// nobody, who owns their folders.
+/// Client and server with a tree of read-only files each. If the tests run as root, both run as the
+/// user nobody, who owns their folders.
 fn read_only(files: &[(&str, usize)]) -> Result<Pair, Skipped> {
     let mut pair = pair_of_nobody()?;
     for (root, other) in [(&pair.here, "here"), (&pair.there, "there")] {

@@ -11,7 +11,7 @@ use longhaul_testbed::alone;
 
 use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
 
-/// With `is_required`, `CI_REQUIRE` forbids the skip.
+/// Without strace the test is skipped, unless `is_required` sets `CI_REQUIRE`.
 fn run_without_strace(is_required: bool) -> Output {
     let name = "a_large_file_is_synced_before_its_journal_entry_and_its_name";
     let mut test = alone::command(&format!("files::on_disk::{name}"));
@@ -39,7 +39,7 @@ const MIB: u64 = 1 << 20;
 struct Call {
     thread: String,
     name: String,
-    /// Descriptors include their paths.
+    /// The arguments; descriptors include their paths.
     words: String,
     /// The return value, if it is a count.
     result: u64,
@@ -217,7 +217,7 @@ fn names_of_links_and_empty_files_and_folders_are_synced_after_creation() {
     for make in made {
         let pair = Pair::new();
         fs::create_dir(pair.there.join("tree")).unwrap();
-        // Only the new name has to be synced.
+        // The folder exists, so only the new name has to be synced.
         fs::create_dir(pair.here.join("tree")).unwrap();
         make(&pair.there.join("tree"));
         let calls = need!(traced(&pair, &["-r"], "tree"));

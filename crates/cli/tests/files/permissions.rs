@@ -29,8 +29,8 @@ fn give(folder: &Path, user: u32) {
     }
 }
 
-/// For programs that run as the user `nobody` if the tests run as root. This user can read the
-/// pair's folders and owns its identities.
+/// A pair for programs that run as the user `nobody` if the tests run as root. This user can read
+/// the pair's folders and owns its identities.
 pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();
     if !rustix::process::geteuid().is_root() {
@@ -73,7 +73,7 @@ fn files_without_permission_at_the_client_are_named_and_the_rest_is_copied() {
     cp(&[&"-rn", &"tree", &pair.at("")]).is(8, &named);
     assert!(!pair.there.join("tree").exists());
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
-    // Nothing is left to do.
+    // The second copy has nothing left to do.
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
     assert_eq!(fs::read(pair.there.join("tree/open")).unwrap(), b"open");
     assert!(!pair.there.join("tree/shut").exists());

@@ -16,7 +16,7 @@ use longhaul_transfer::api::{Client, Identity, Trust, blocking};
 
 use crate::rig::{Child, IMPATIENT, Pair, bytes, content, side_by_side, wait_until};
 
-/// In the client's folder, not started yet.
+/// `cp ARGS` in the client's folder, not started yet.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     let id = format!("--server-id={}", pair.server.id);
     let mut command = pair.client.command(["cp", &id]);
@@ -115,7 +115,6 @@ fn names(folder: &Path) -> Vec<OsString> {
     names.map(|name| name.expect("a name").file_name()).collect()
 }
 
-/// Both cases wait for a session's idle limit.
 #[test]
 fn a_pipe_leaves_no_file_if_client_or_server_is_killed() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
@@ -180,7 +179,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
     assert!(fs::read(pair.there.join("x")).expect("it is there") == sent);
 }
 
-/// `memory` is in MiB.
+/// Writes `reader` to `x` by the library, with `memory` MiB of memory.
 fn library(
     pair: &Pair,
     reader: impl AsyncRead + Send,
@@ -193,7 +192,7 @@ fn library(
     blocking::wait(write.with(move |copy| copy.memory(Bytes::mebi(memory))).into_future())
 }
 
-/// Fails after some bytes.
+/// A reader that fails after some bytes.
 struct Broken {
     left: usize,
 }
@@ -253,7 +252,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         let mut out = copy.stdout.take().expect("it is a pipe");
         let mut first = vec![0; 1000];
         out.read_exact(&mut first).expect("it begins");
-        // Longer than the stall timeout of 1 s.
+        // The pause is longer than the stall timeout of 1 s.
         std::thread::sleep(std::time::Duration::from_secs(3));
         if !leaves {
             out.read_to_end(&mut first).expect("it goes on");

@@ -325,7 +325,6 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");
     assert_eq!(summary["verified"], true, "{ended}");
-    // Unchanged chunks are reported once.
     let there = summary["resumed_bytes"].as_u64().unwrap();
     assert!(there > 0, "{way:?} {flags:?}: {ended}");
     let reported: Vec<u64> = ended.events("resumed").iter().map(found).collect();
@@ -360,7 +359,7 @@ fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     assert!(there + LOST >= reported, "{reported} arrived, {there} resumed: {summary}");
 }
 
-/// From the event `resumed`.
+/// Bytes that a run found at its start.
 fn found(event: &Value) -> u64 {
     event["bytes"].as_u64().unwrap()
 }

@@ -95,7 +95,7 @@ fn client_and_server_report_a_client_of_an_unknown_version() {
     }
 }
 
-/// Names the client Ada.
+/// A server that logs to `log` and names its client Ada.
 fn logged(scratch: &Path, log: &Path, args: &[&str]) -> Pair {
     let mut pair = Pair::new();
     let allowed = scratch.join("allowed");

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::rig::{DEADLINE, Host, Server, need, skip, write_private};
 
-/// From a server to its service manager.
+/// The next message of a server to its service manager.
 fn heard(manager: &UnixDatagram) -> String {
     manager.set_read_timeout(Some(DEADLINE)).expect("it may wait");
     let mut buffer = [0; 256];

@@ -104,7 +104,6 @@ fn the_data_port_need_not_follow_the_control_port() {
     }
 }
 
-/// The output of `longhaul id`.
 fn id(home: &Path, xdg: Option<&Path>) -> String {
     let mut command = Command::new(crate::rig::binary());
     command.env_remove("LONGHAUL_CONFIG_DIR").env_remove("XDG_CONFIG_HOME").env("HOME", home);

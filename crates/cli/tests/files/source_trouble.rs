@@ -23,7 +23,7 @@ fn overwrite(path: &Path, seed: u64) {
     File::options().write(true).open(path).unwrap().write_all(&bytes(SIZE, seed)).unwrap();
 }
 
-/// Also restores the file's modification time.
+/// Like [`overwrite`], but keeps the modification time.
 fn change_behind_its_time(path: &Path, seed: u64) {
     let then = fs::metadata(path).unwrap().modified().unwrap();
     overwrite(path, seed);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::rig::{Pair, bytes};
 
 const TERABYTE: u64 = 1_000_000_000_000;
-/// At the start, after a large hole, and at the end.
+/// Offsets of the content: at the start, after a large hole, and at the end.
 const PLACES: [u64; 3] = [0, 700_000_000_001, TERABYTE - PIECE as u64];
 const PIECE: usize = 3_000_000;
 

@@ -56,7 +56,7 @@ fn a_copy_that_waits_to_take_over_another_stops_sending() {
 
 #[test]
 fn a_copy_that_waits_for_memory_stops_sending() {
-    // For one copy.
+    // The server has memory for one copy.
     let pair = Pair::with(&["--memory=32Mi"]);
     write(&pair.here.join("first"), &bytes(LEN, 1));
     write(&pair.here.join("second"), &bytes(LARGE, 2));

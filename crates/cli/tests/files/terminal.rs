@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::{Child, Host, Pair, Server, Terminal, bytes, content, write};
 
-/// Without `--json` and without flags about trust.
+/// A copy without `--json` and without flags about trust.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     let mut command = pair.client.command(["cp"]);
     command.args(args.iter().map(AsRef::as_ref)).current_dir(&pair.here);

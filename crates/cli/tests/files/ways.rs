@@ -136,7 +136,7 @@ fn with_json_errors_are_json_and_otherwise_stdout_is_empty() {
     assert_eq!(last["status"], 4);
 }
 
-/// Has no extensions, so it lacks longhaul's ALPN name.
+/// A TLS ClientHello without extensions, so without longhaul's ALPN name.
 const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03aaaaaaaaaaaaaaaaaaaaaaaa\
     aaaaaaaa\x00\x00\x02\x13\x01\x01\x00";
 

@@ -90,7 +90,7 @@ fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
             let request = liar::request(Direction::Push, &format!("slow-{n}"));
             let request = Request { transfer: n.into(), flow: 100 + n, ..request };
             session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
-            // A grant, or a `Wait`.
+            // The server answers with a grant, or with a `Wait`.
             let ping = Message::Ping(Ping { answer: false });
             session.write(&Frame::from(ping)).await.expect("it is open");
             session.read::<Frame>().await.expect("the server answers");
@@ -105,7 +105,7 @@ fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
     assert!(copied == bytes(3_000_000, 1));
 }
 
-/// Soft and hard.
+/// Limits on open files, soft and hard.
 fn descriptors(id: u32) -> (String, String) {
     let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).expect("it runs");
     let line = limits.lines().find(|line| line.starts_with("Max open files"));
@@ -123,7 +123,7 @@ fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Se
 
 #[test]
 fn a_server_with_few_descriptors_reads_any_number_of_files() {
-    // More than the server may open at a time.
+    // The server may open fewer files at a time.
     const FILES: usize = 80;
     let mut pair = Pair::new();
     let content = bytes(1 << 20, 1);

@@ -22,7 +22,7 @@ fn of_gate(ssh: &Ssh, path: &str) -> (String, PathBuf) {
     (format!("gate:{}", path.display()), path)
 }
 
-/// Only copies that this host has started for this test.
+/// Whether `far` runs a copy that this host has started for this test.
 fn runs_there(ssh: &Ssh) -> bool {
     let mark = ssh.path("gate").display().to_string();
     let processes = fs::read_dir("/proc").expect("it is there").filter_map(Result::ok);

@@ -114,7 +114,7 @@ fn a_tree_with_a_long_list_is_copied_by_tcp() {
     assert_same(&rig.pair.here.join("tree"), &rig.pair.there.join("tree"));
 }
 
-/// At 16 Mbit/s, minus 5 % for a burst at the start.
+/// The minimum time of a copy at 16 Mbit/s, minus 5 % for a burst at the start.
 fn least_seconds(bytes: usize) -> f64 {
     bytes as f64 * 8.0 / 16e6 * 0.95
 }
@@ -220,11 +220,11 @@ impl Lateness {
     }
 }
 
-/// On an idle machine the switch to TCP takes 3 s. It takes longer than `SOON` if the copy waits
-/// for the timeout of the session (30 s).
+/// On an idle machine the switch to TCP takes 3 s. A copy that waits for the timeout of the session
+/// takes 30 s.
 const SOON: f64 = 12.0;
 
-/// Subtracts this machine's lateness.
+/// Checks that the copy took less than [`SOON`], without this machine's lateness.
 #[track_caller]
 fn assert_ended_soon(summary: &Value, late: Lateness) {
     let took = summary["seconds"].as_f64().expect("it is a number") - late.end().as_secs_f64();
@@ -279,7 +279,7 @@ fn tcp_can_be_requested() {
 #[test]
 fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
     side_by_side(WAYS, |way| {
-        // One chunk for each stream.
+        // The object has one chunk for each stream.
         let rig = Relayed::new(2 << 20);
         rig.relay.rules.swallow.store(true, Ordering::Relaxed);
         let (from, to, _) = rig.way(way);

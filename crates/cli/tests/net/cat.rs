@@ -177,7 +177,7 @@ fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
         // Every later read of the open file fails too.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
-        // Another file gets the name.
+        // Another file gets the name of the open file.
         let file = open(&pair, "file").await;
         fs::remove_file(&path).unwrap();
         write(&path, b"new");

@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::rig::Ended;
 
-/// Each with its setting: GTP with the controller that watches delay.
+/// Variants of protocols, each with its setting: GTP with the controller that watches delay.
 const VARIANTS: [(&str, (&str, f64)); 1] = [("gtp", ("delay-control", 1.0))];
 
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
-    /// `None` for parallel TCP.
+    /// The row in the registry; `None` for parallel TCP.
     row: Option<&'static Row>,
     setting: Option<(&'static str, f64)>,
 }
@@ -29,7 +29,7 @@ impl Cell {
         self.row
     }
 
-    /// In the form of a request.
+    /// The variant's setting, in the form of a request.
     pub(super) fn settings(self) -> Vec<Setting> {
         let setting = self.setting.into_iter();
         setting.map(|(name, value)| Setting { name: name.to_owned(), value: Some(value) }).collect()
@@ -67,7 +67,7 @@ pub(super) fn cells_of_datagrams() -> Vec<Cell> {
     cells().into_iter().filter(|cell| cell.row.is_some()).collect()
 }
 
-/// A failure names its cell.
+/// Runs `test` for all cells in parallel. A failure names its cell.
 pub(super) fn each(cells: &[Cell], test: impl Fn(Cell) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -86,7 +86,7 @@ pub(super) fn count(summary: &Value, name: &str) -> u64 {
     summary[name].as_u64().unwrap_or_else(|| panic!("{name} is a count: {summary}"))
 }
 
-/// Also asserts that the counters are consistent.
+/// `cell` carried the whole copy, and the counters are consistent.
 #[track_caller]
 pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     let summary = ended.summary();

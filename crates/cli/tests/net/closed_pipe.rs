@@ -12,7 +12,7 @@ use crate::rig::{Child, bytes, side_by_side, write};
 /// Prints the status of a command to stderr.
 const PIPELINE: &str = r#"reader=$1; shift; { "$@"; echo "status $?" >&2; } | $reader"#;
 
-/// Has the file `large` and a value of `key`.
+/// A server with the file `large` and a value of `key`.
 fn with_content(rights: &str) -> Sharing {
     let sharing = pair(rights);
     write(&sharing.pair.there.join("large"), &bytes(30 << 20, 1));

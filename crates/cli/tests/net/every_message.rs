@@ -174,7 +174,7 @@ fn delimited(tag: u32, value: &[u8]) -> Vec<u8> {
     [&key(tag, 2)[..], &varint(value.len() as u64), value].concat()
 }
 
-/// Also returns the value as text.
+/// Encodes a field of fixed length; also returns its value as text.
 fn fixed(tag: u32, value: impl ToString, wire_type: u64, bytes: &[u8]) -> (String, Vec<u8>) {
     (value.to_string(), [&key(tag, wire_type)[..], bytes].concat())
 }

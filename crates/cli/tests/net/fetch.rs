@@ -39,7 +39,7 @@ impl Client {
         self.scratch.path().join(name)
     }
 
-    /// Not started yet.
+    /// `cp --json`, not started yet.
     fn command(&self, flags: &[&str], url: &str, name: &str) -> Command {
         let mut command = self.host.command(["cp", "--json"]);
         command.args(flags).arg(url).arg(self.path(name)).env("no_proxy", "*");
@@ -55,12 +55,12 @@ impl Client {
     }
 }
 
-/// For a range, or for the whole file.
+/// A request for a range, or for the whole file.
 struct Asked {
     method: String,
     path: String,
     fields: BTreeMap<String, String>,
-    /// Earlier requests.
+    /// Number of earlier requests.
     number: u64,
 }
 
@@ -89,10 +89,10 @@ impl Asked {
 
 type Reply = (String, Vec<u8>);
 
-/// The test chooses the replies.
+/// A server with replies that the test chooses.
 struct Liar {
     address: SocketAddr,
-    /// Bytes of all bodies.
+    /// Bytes of all bodies so far.
     sent: Arc<AtomicU64>,
 }
 
@@ -136,7 +136,7 @@ impl Liar {
     }
 }
 
-/// Has the further header fields `more`.
+/// An honest reply with the further header fields `more`.
 fn honest(asked: &Asked, content: &[u8], more: &str) -> Reply {
     match asked.range(content.len()) {
         Some(range) => {
@@ -242,8 +242,8 @@ impl Gate {
     }
 }
 
-/// Holds back the content after 16 MiB until the gate opens. The test may change the header
-/// `fields`.
+/// A server that holds back the content after 16 MiB until the gate opens. The test may change its
+/// header `fields`.
 fn gated(content: &[u8], fields: &Arc<Mutex<String>>) -> (Liar, Arc<Gate>) {
     let (gate, content, fields) = (Arc::new(Gate::default()), content.to_vec(), fields.clone());
     let waits = gate.clone();
@@ -525,7 +525,7 @@ fn redirects_are_followed_and_the_proxy_of_the_environment_is_used() {
     assert!(asked.load(Ordering::SeqCst) > 0);
 }
 
-/// Counts the connections.
+/// A proxy that counts its connections.
 fn proxy() -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let (address, count) =
@@ -582,7 +582,7 @@ fn https_needs_a_trusted_authority_and_stays_https() {
     );
     by(&format!("{url}file"), "none", &[], "other.pem")
         .is(3, &["no trusted TLS connection", "SSL_CERT_FILE"]);
-    // Redirects from https to http.
+    // This server redirects from https to http.
     let plain = Liar::start(move |asked| Some(honest(asked, b"plain", "")));
     let script = format!(
         "import http.server, ssl\n\

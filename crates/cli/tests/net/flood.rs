@@ -99,7 +99,7 @@ impl Flood {
         let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         let mut store: Vec<Vec<u8>> = vec![captured.recv().expect("the copy sends data")];
         let to = to();
-        // Only a connected socket learns of closed ports.
+        // The kernel reports closed ports only to connected sockets.
         stranger.connect(to).expect("a port of this host");
         let mut begun = Instant::now();
         let (mut n, rate) = (0, u64::from(self.per_millisecond));
@@ -233,7 +233,8 @@ fn strangers_on_the_control_port_do_not_disturb_a_copy() {
             let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
             for n in 0.. {
                 let mut noise = bytes(1300, n);
-                // Looks like a long or a short QUIC packet, is zero, or is random.
+                // The datagram looks like a long or a short QUIC packet, begins with zero, or is
+                // random.
                 noise[0] = [0xc3, 0x43, 0x00, noise[0]][n as usize % 4];
                 noise.truncate(1 + n as usize * 37 % 1300);
                 let _ = stranger.send_to(&noise, control);

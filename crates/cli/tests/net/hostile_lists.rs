@@ -7,7 +7,7 @@ use prost::Message as _;
 use super::liar::{self, LyingServer};
 use crate::rig::{Pair, bytes, content, peak, write};
 
-/// As encoded on the wire.
+/// A list's first message, as encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Head {
     #[prost(uint32, tag = "1")]
@@ -16,7 +16,7 @@ struct Head {
     count: u64,
 }
 
-/// As encoded on the wire.
+/// An entry, as encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Entry {
     /// Number of leading bytes that equal those of the previous path.
@@ -59,7 +59,7 @@ fn link(path: &[u8], target: &[u8]) -> Entry {
     Entry { kind: 2, target: target.to_vec(), ..file(path) }
 }
 
-/// Each with the expected error.
+/// Hostile lists, each with the expected error.
 fn lies() -> Vec<(Vec<u8>, &'static str)> {
     let torn = Head { shape: CONTENTS, count: 9_999_999 }.encode_length_delimited_to_vec();
     let many = Head { shape: CONTENTS, count: u64::MAX }.encode_length_delimited_to_vec();

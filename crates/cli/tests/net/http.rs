@@ -330,7 +330,7 @@ fn endless_headers_and_other_protocols_end_the_connection_and_not_the_server() {
     is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\n{many}\n"), b""), 431);
     is(&http.raw("nonsense\n\n", b"\x16\x03\x01\x02\x00"), 400);
     is(&http.raw("PUT /x HTTP/1.1\nHost: h\nContent-Length: -1\n\n", b""), 400);
-    // The header stays incomplete.
+    // The header of this request stays incomplete.
     let slow = http.raw("GET /file HTTP/1.1\nHost: ", b"");
     assert!(!slow.contains("200 OK"), "{slow}");
     is(&http.ask("", "GET", "/file", ""), 200);

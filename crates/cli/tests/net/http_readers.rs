@@ -9,7 +9,7 @@ use super::http::{Http, READER, has, succeeds};
 use super::seeing::Browser;
 use crate::rig::{Skipped, bytes, need, skip, wait_until, write};
 
-/// Without a proxy.
+/// Programs connect to the server without a proxy.
 const DIRECT: &str = "export no_proxy='*' NO_PROXY='*'";
 
 #[test]

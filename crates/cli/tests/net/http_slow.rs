@@ -9,12 +9,12 @@ use std::thread;
 use super::http::{Http, READER, WRITER};
 use crate::rig::{DEADLINE, peak, write};
 
-/// More than the socket buffers of client and server hold, in bytes.
+/// Bytes of a file: more than the socket buffers of client and server hold.
 const LARGE: u64 = 256 << 20;
-/// Clients that read nothing.
+/// Number of clients that read nothing.
 const STUCK: usize = 24;
 
-/// Leaves the reply unread.
+/// Sends a request, and leaves the reply unread.
 fn begin(address: SocketAddr, token: &str, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");

@@ -82,7 +82,7 @@ fn kill(case: Case, mut wan: Wan) {
     wan.assert_copied(way);
 }
 
-/// Control messages are negligible.
+/// Content that has reached the receiving host; control messages are negligible.
 fn content_passed(wan: &Wan, way: Way) -> u64 {
     let (from, to) = if way == Way::Push { ("a", "b") } else { ("b", "a") };
     let statistics = wan.emulation.statistics().expect("it runs");

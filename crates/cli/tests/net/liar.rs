@@ -73,7 +73,7 @@ pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
     ended
 }
 
-/// Honest; a test changes it.
+/// An honest request, which a test then changes.
 pub(super) fn request(direction: Direction, path: &str) -> Request {
     Request {
         direction: direction as i32,
@@ -96,7 +96,7 @@ pub(super) fn offer(encoded: Vec<u8>, bytes: u64) -> Message {
     Message::Offer(Offer { manifest: encoded, manifest_digest, object_len, ..Offer::default() })
 }
 
-/// Panics after the deadline.
+/// Runs `talk` to its end; panics after the deadline.
 pub(super) fn block_on<T>(talk: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime for the test");
@@ -111,7 +111,7 @@ pub(super) fn talk(
     talk_as(pair, &pair.client, said)
 }
 
-/// The server may refuse `client`.
+/// Like [`talk`], as `client`, which the server may refuse.
 pub(super) fn talk_as(
     pair: &Pair,
     client: &Host,
@@ -193,7 +193,7 @@ async fn listen(
     }
 }
 
-/// Answers every request with lies.
+/// A server that answers every request with lies.
 pub(super) struct LyingServer {
     pub(super) address: SocketAddr,
     pub(super) id: String,

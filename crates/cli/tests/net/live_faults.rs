@@ -67,7 +67,7 @@ impl Far {
 }
 
 /// Each frame was delivered once or reported as missed, in order. Each delay is below half the
-/// outage, so no frame that was sent before the fault arrived after it.
+/// outage, so no old frame arrived after the fault.
 fn assert_no_old_frame(came: &Ended, case: (Fault, Of)) {
     let number = |event: &Value, field: &str| event[field].as_u64().expect("a number");
     let mut next = None;

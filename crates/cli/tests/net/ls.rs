@@ -100,7 +100,7 @@ fn a_listing_uses_tcp_if_only_tcp_passes() {
     assert_eq!(ended.is(0, &[]).stdout, ["source"]);
 }
 
-/// `carrier` must carry the connection.
+/// Lists folders through the library, over `carrier`.
 fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let client = Client::builder().identity(identity).trust(Trust::only(id)).build().unwrap();
@@ -120,7 +120,7 @@ fn an_idle_connection_still_lists() {
     let client = Client::builder().identity(identity).trust(trust).build().unwrap();
     block_on(async {
         let connection = client.connect(pair.at("")).await.expect("it answers");
-        // Longer than a server waits for the first request of a stream.
+        // The pause is longer than a server waits for the first request of a stream.
         tokio::time::sleep(std::time::Duration::from_secs(17)).await;
         for _ in 0..2 {
             let mut names = connection.list("").await.unwrap();
@@ -201,7 +201,7 @@ fn listing_a_large_folder_takes_little_memory_at_the_server() {
     assert!(grown < 12 << 20, "{grown} bytes for {} of names", MANY * 247);
 }
 
-/// Returns the close reason.
+/// Sends `said` to the service, and returns the close reason.
 fn ask(pair: &Pair, service: &str, needs: u32, said: &impl prost::Message) -> Option<Error> {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -306,7 +306,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
         let mut probes = meet(&pair, &client).await;
         probes.write(&Frame::from(Message::Probe(probe))).await.unwrap();
         probes.read::<Frame>().await.unwrap().expect("it is answered");
-        // More than the data that a client may leave unread.
+        // The list is longer than the data that a client may leave unread.
         let mut lists = meet(&pair, &client).await;
         lists.ask_for("list", 1);
         lists.write(&List { path: b"many".to_vec() }).await.unwrap();

@@ -17,7 +17,7 @@ use super::cells::Cell;
 use super::liar::{self, FLOW, LyingServer};
 use crate::rig::{Child, Ended, Pair, bytes, write};
 
-/// As encoded on the wire.
+/// A report, as encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawReport {
     #[prost(uint32, tag = "1")]
@@ -63,7 +63,7 @@ fn reports() -> Vec<Vec<u8>> {
     let mut reports: Vec<Vec<u8>> =
         raw.into_iter().map(|report| Envelope { report: Some(report) }.encode_to_vec()).collect();
     let well_formed = [
-        // Impossible segments, blocks or counts.
+        // These have impossible segments, blocks or counts.
         Control::Report(Report::fill(900, 1, 0..4000, std::iter::once(0..4000))),
         Control::Report(Report::fill(0, 1, 4_000_000..4_000_001, std::iter::empty())),
         Control::Pulse(pulse(u64::MAX)),
@@ -79,7 +79,7 @@ fn reports() -> Vec<Vec<u8>> {
     reports
 }
 
-/// From receivers of other protocols.
+/// Impossible messages from receivers of other protocols.
 fn of_other_protocols() -> Vec<Control> {
     const MUCH: u64 = u64::MAX;
     let far = || [0..1_u64, 1 << 40..1 << 41].into_iter().peekable();
@@ -123,7 +123,7 @@ fn relays(flow: u32) -> Vec<Message> {
     numbered.map(|(control, number)| Message::Relay(Relay { flow, control, number })).collect()
 }
 
-/// Each ends a transfer, with words of the error.
+/// Messages that each end a transfer, with words of the error.
 fn fatal() -> Vec<(Message, &'static str)> {
     let ranges = |steps: &[u64]| Some(Ranges { steps: steps.to_vec() });
     let plan = |have| Plan { have, ..Plan::default() };

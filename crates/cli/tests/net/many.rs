@@ -77,7 +77,7 @@ impl Star {
         star
     }
 
-    /// Sources are (server, path).
+    /// Starts a copy. Sources are (server, path).
     pub(super) fn start(
         &self,
         flags: &[&str],
@@ -314,7 +314,6 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     let named = failed[0]["source"].as_str().is_some_and(|s| s.contains(&star.servers[1].address));
     assert!(named && failed.len() == 1, "{ended}");
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
-    // The copy is complete.
     assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
     assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("the whole object"));
     fs::remove_file(star.here.join("x")).expect("it was copied");
@@ -344,7 +343,7 @@ fn a_source_with_wrong_bytes_is_named_and_the_others_are_copied() {
     assert!(!star.here.join("b").exists(), "{ended}");
 }
 
-/// Restores the modification time.
+/// Overwrites a file and restores its modification time.
 fn forge(path: &std::path::Path, offset: u64, content: &[u8]) {
     let file = File::options().write(true).open(path).expect("it is ours");
     let modified = file.metadata().and_then(|m| m.modified()).expect("it has a time");

@@ -9,7 +9,7 @@ use super::many::Star;
 use super::ssh::Ssh;
 use crate::rig::{Host, Server, bytes, need, remains, skip, write};
 
-/// Each server has `content` in a file of its name, and allows the client of `ssh`.
+/// Servers that each have `content` in a file of their name, and allow the client of `ssh`.
 fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
     let one = |name: &&str| {
         let root = ssh.path(&format!("root-{name}"));
@@ -124,7 +124,7 @@ fn a_limit_applies_to_all_sources_together_on_any_carrier() {
         let flags = ["--bwlimit=16M", &format!("--protocol={protocol}")];
         let ended = star.start(&flags, &[(0, "a"), (1, "b")], ".").end();
         let summary = ended.summary();
-        // Allows for data before the first schedule.
+        // The tolerance allows for data before the first schedule.
         let least = 6e6 * 8.0 / 16e6 * 0.7;
         assert!(summary["seconds"].as_f64() >= Some(least), "{protocol} {ended}");
         ["a", "b"].iter().for_each(|name| {

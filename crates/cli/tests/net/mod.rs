@@ -83,7 +83,7 @@ impl Relayed {
         Relayed::with(len, &[])
     }
 
-    /// With further arguments for `serve`.
+    /// Like [`Relayed::new`], with further arguments for `serve`.
     fn with(len: usize, args: &[&str]) -> Relayed {
         let pair = Pair::in_memory(args);
         let relay = Relay::new(&pair.server);
@@ -112,7 +112,7 @@ impl Relayed {
     }
 }
 
-/// From the client to the server, or from the server to the client.
+/// The direction of a copy, seen from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Push,

@@ -134,7 +134,7 @@ fn a_mounted_file_stays_readable_after_its_server_restarts() {
     let mut file = fs::File::open(mounted.at.join("file")).unwrap();
     let mut all = vec![0; 10 * MEBI];
     file.read_exact(&mut all).unwrap();
-    // At the same port.
+    // Restarts the server at the same port.
     let (address, id) = (pair.server.address.clone(), pair.client.id.clone());
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();

@@ -78,7 +78,7 @@ impl Nets {
         self.try_ip(host, words).expect("the first namespace was made");
     }
 
-    /// With the identity of `who`.
+    /// `longhaul WORDS` on an emulated host, with the identity of `who`.
     fn command(&self, host: &str, who: &Host, words: &[String]) -> Command {
         let name = self.name(host);
         who.wrapped(&["ip", "netns", "exec", &name], words)

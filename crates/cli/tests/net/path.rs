@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::Way;
 use crate::rig::{Child, Host, Server, Skipped, bytes, scratch, skip, write};
 
-/// On host `b`.
+/// The server's address on host `b`.
 const ADDRESS: &str = "10.77.0.2:7717";
 const ADDRESS_V6: &str = "[fd77::2]:7717";
 
@@ -76,7 +76,7 @@ impl Wan {
         self.server = Some(Server::ready(self.run("b", &command)));
     }
 
-    /// On an emulated host.
+    /// Starts a command on an emulated host.
     pub(super) fn run(&self, host: &str, command: &Command) -> Child {
         let mut there = self.emulation.command(host, command.get_program()).expect("a known host");
         there = there.args(command.get_args());
@@ -94,7 +94,7 @@ impl Wan {
         self.start_at(self.address, way, args)
     }
 
-    /// With the server at `address`.
+    /// Starts a copy with the server at `address`.
     pub(super) fn start_at(&self, address: &str, way: Way, args: &[impl AsRef<OsStr>]) -> Child {
         let (from, to) = match way {
             Way::Push => ("object".to_owned(), format!("lh://{address}/copy")),
@@ -105,7 +105,7 @@ impl Wan {
         self.run("a", &command)
     }
 
-    /// In both directions.
+    /// Changes both directions of the path.
     pub(super) fn set(&self, link: &LinkSpec) {
         for (from, to) in [("a", "b"), ("b", "a")] {
             self.emulation.update_link(from, to, link.clone()).expect("the link exists");

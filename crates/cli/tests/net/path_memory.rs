@@ -9,7 +9,7 @@ use super::wan::{MTU, link};
 use super::{WAYS, Way};
 use crate::rig::{binary, need};
 
-/// On the client's host.
+/// The output of `longhaul path` on the client's host.
 fn path(wan: &Wan, words: &[&str]) -> Vec<String> {
     let mut command = wan.client.command(["path"]);
     command.args(words);

@@ -17,7 +17,7 @@ use super::Relayed;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, bytes, content, remains, wait_until, write};
 
-/// With 8 MiB of memory.
+/// Pipes `sent` to `there`, with 8 MiB of memory.
 fn piped(client: &Host, id: &str, there: std::ffi::OsString, sent: Vec<u8>) -> Ended {
     let mut command = client.command(["cp", &format!("--server-id={id}"), "--memory=8Mi", "-"]);
     command.arg(there).stdin(Stdio::piped());
@@ -43,7 +43,7 @@ fn a_large_pipe_is_copied_if_data_datagrams_or_all_of_udp_is_blocked() {
     }
 }
 
-/// Opened by a hostile client.
+/// A pipe that a hostile client has opened.
 async fn opened(pair: &Pair, path: &str, pipe: u64) -> Session {
     let mut session = meet(pair, &pair.client).await;
     session.ask_for("pipe", 1);
@@ -54,7 +54,7 @@ async fn opened(pair: &Pair, path: &str, pipe: u64) -> Session {
     session
 }
 
-/// Returns the server's reason.
+/// Waits for the server's reason.
 async fn refusal(session: &mut Session) -> Error {
     loop {
         match session.read::<Frame>().await {
@@ -115,7 +115,7 @@ fn a_server_refuses_false_messages_about_a_pipe_and_leaves_no_file() {
     ended.is(0, &["verified"]);
 }
 
-/// One file of `size` bytes.
+/// A list of one file of `size` bytes.
 fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     let kind = Kind::File { size, sparse: !holes.is_empty(), holes };
     let (path, modified) = (b"x"[..].into(), FileTime::default());

@@ -14,13 +14,13 @@ use super::wan::End;
 use super::{WAYS, Way, faults, flood, lying_reports};
 use crate::rig::{Child, IMPATIENT, Pair, bytes, need, remains, side_by_side, write};
 
-/// Longer than every protocol's timeout for one message.
+/// A freeze that is longer than every protocol's timeout for one message.
 const AWHILE: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
 
 const ENDS: [End; 2] = [End::Client, End::Server];
 
-/// At least 500 sent datagrams; over TCP, at least 600 kB.
+/// Waits for 500 sent datagrams, or over TCP for 600 kB.
 fn under_way(copy: &mut Child, cell: Cell) {
     // Some protocols repair losses only after they have sent everything.
     match cell.row() {

@@ -26,7 +26,7 @@ fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
         let away = |server| star.row_of(event, server).is_some_and(is_away);
         away(0) && away(1)
     });
-    // Longer than the --stall of 4 s.
+    // The pause is longer than the --stall of 4 s.
     thread::sleep(Duration::from_secs(6));
     star.restart(0);
     star.restart(1);
@@ -86,7 +86,7 @@ fn an_unreachable_replica_is_reported_and_costs_nothing() {
     assert_eq!(star.row(&summary, 0)["state"], "failed", "{ended}");
     assert!(ended.stderr.contains("will try it again") && ended.stderr.contains("cannot reach"));
     star.assert_copied("x", &content);
-    // No replica is reachable.
+    // Without a reachable replica, the copy ends immediately.
     star.signal(1, Signal::KILL);
     star.replicas(&[], &[0, 1]).end().is(3, &["cannot reach"]);
 }
@@ -106,7 +106,7 @@ fn a_replica_frozen_at_the_start_delays_no_copy_and_joins_later() {
     star.assert_copied("x", &content);
 }
 
-/// Of the object that three replicas have.
+/// Length of the object that three replicas have.
 const LENGTH: usize = 24 << 20;
 
 /// The disk of the first replica must still hang.

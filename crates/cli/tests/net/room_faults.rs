@@ -30,7 +30,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// Of the connections through `relay`, or of `process`.
+    /// Starts or ends the fault of the connections through `relay`, or of `process`.
     fn set(self, is_on: bool, relay: &Relay, process: &Child) {
         match self {
             Fault::Cut => relay.rules.cut.store(is_on, Ordering::Relaxed),

@@ -25,17 +25,17 @@ const SIZE: usize = 100;
 const SENDERS: u64 = 10;
 /// The last message of a load.
 const END: &[u8] = b"end";
-/// For all loads on one room, and for the same loads on MQTT.
+/// Time limit of all loads on one room, and of the same loads on MQTT.
 const PATIENCE: Duration = Duration::from_secs(170);
 
 /// Subscribers, messages a second of all senders together, and seconds.
 #[derive(Clone, Copy)]
 struct Load(usize, u64, u64);
 
-/// Of all subscribers.
+/// What all subscribers received of a load.
 #[derive(Default)]
 struct Seen {
-    /// In microseconds.
+    /// The delay of each message, in microseconds.
     delays: RefCell<Vec<u32>>,
     lost: Cell<u64>,
 }
@@ -48,7 +48,7 @@ fn micros(base: Instant) -> u64 {
     base.elapsed().as_micros() as u64
 }
 
-/// To the end of a load.
+/// Reads messages to the end of a load.
 async fn subscribe(session: &mut Session, base: Instant, seen: &Seen) {
     loop {
         let told = session.read::<ChannelTell>().await.expect("nobody loses the session");
@@ -145,7 +145,7 @@ fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f6
     );
 }
 
-/// Stays connected for several loads.
+/// The subscribers of a room, which stay connected for several loads.
 struct Audience {
     sessions: Vec<Session>,
     runs: u64,

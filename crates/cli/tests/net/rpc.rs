@@ -55,11 +55,11 @@ fn calls_to_a_server_that_sends_false_messages_end() {
         assert!(reason.contains("are invalid"), "{shown}: {reason}");
     }
     assert_eq!(lied(Vec::new()).0, RpcCode::Lost);
-    // Control characters for a terminal.
+    // The reason has control characters for a terminal.
     let why = "no\u{1b}[2J".to_owned();
     let refused = Said::Answer(Answer { id: 1, code: 1, why, ..Answer::default() });
     assert_eq!(lied(vec![refused]), (RpcCode::Failed, "no[2J".to_owned()));
-    // From a newer release.
+    // The error code is from a newer release.
     assert_eq!(lied(vec![answer(1, 4000)]).0, RpcCode::Failed);
 }
 

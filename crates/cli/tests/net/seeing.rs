@@ -20,7 +20,7 @@ const TOKEN: &str = "page-token-0123456789";
 struct Seen {
     server: Server,
     page: SocketAddr,
-    /// If HTTP is enabled.
+    /// The address of HTTP, if enabled.
     http: Option<SocketAddr>,
     client: Host,
     _host: Host,
@@ -32,7 +32,7 @@ impl Seen {
         Seen::with(&[])
     }
 
-    /// With further arguments for `serve`.
+    /// Like [`Seen::new`], with further arguments for `serve`.
     fn with(more: &[&str]) -> Seen {
         let scratch = tempfile::tempdir().expect("there is room for a folder");
         let folder = |name: &str| scratch.path().join(name);
@@ -86,7 +86,7 @@ impl Seen {
         reply.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
     }
 
-    /// Takes a few seconds.
+    /// A copy that takes a few seconds.
     fn slow_copy(&self, name: &str, content: &[u8]) -> Child {
         let path = self.scratch.path().join(name);
         write(&path, content);
@@ -487,7 +487,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", &media);
-        // The plots are drawn again.
+        // Waits until the plots are drawn again.
         self.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))");
         let shot = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         let data = shot["data"].as_str().expect("a picture");

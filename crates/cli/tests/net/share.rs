@@ -135,7 +135,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
         let (key, value) = ("w/a".to_owned(), Some(b"x".to_vec()));
         ask(Asked::Put(Put { id: 3, key, value, version: Some(0), again, ..Put::default() }))
     };
-    // Ends without a goodbye.
+    // This stream ends without a goodbye.
     let lost = block_on(async {
         let mut session = meet(&pair, &pair.client).await;
         session.ask_for("share", 2);

@@ -30,7 +30,7 @@ use crate::rig::Pair;
 const SIZE: usize = 64;
 /// A writer changes this many keys in turn if `CHANGES` is 0.
 const KEYS: u64 = 1000;
-/// For the arrival of the last changes.
+/// Time limit for the arrival of the last changes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ struct Load {
     server: String,
     host: String,
     port: u16,
-    /// Of a longhaul server.
+    /// The id of a longhaul server.
     id: String,
     /// 0 if the process is not measured.
     process: u32,
@@ -53,7 +53,7 @@ struct Load {
 
 #[derive(Default)]
 struct Seen {
-    /// In microseconds.
+    /// The delay of each value that a watcher received, in microseconds.
     delays: RefCell<Vec<u32>>,
     /// Snapshots that the server sent instead of changes.
     snapshots: Cell<u64>,
@@ -238,7 +238,7 @@ async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
     (made, seconds)
 }
 
-/// Prints a row of results.
+/// Runs a load, and prints a row of results.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 async fn measure(load: &Load) {
     let (base, seen) = (Instant::now(), Rc::new(Seen::default()));
@@ -273,7 +273,7 @@ fn block_on(work: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime.expect("a runtime for the test"), work);
 }
 
-/// The identity is in `LONGHAUL_CONFIG_DIR`.
+/// Parses `LONGHAUL_SHARE_LOAD`. The identity is in `LONGHAUL_CONFIG_DIR`.
 fn named(text: &str) -> Option<Load> {
     let mut words = text.split_whitespace().map(str::to_owned);
     let config = std::env::var_os("LONGHAUL_CONFIG_DIR")?;

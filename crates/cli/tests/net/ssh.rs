@@ -33,12 +33,12 @@ pub(super) struct Ssh {
 }
 
 impl Ssh {
-    /// On loopback.
+    /// An sshd that listens on loopback.
     pub(super) fn new() -> Result<Ssh, Skipped> {
         Ssh::on("127.0.0.1")
     }
 
-    /// On another address of this host.
+    /// An sshd on another address of this host.
     fn on(address: &str) -> Result<Ssh, Skipped> {
         let mut ssh = Ssh::folders()?;
         let port = free_port();
@@ -53,7 +53,7 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// In its own network, so that only ssh's own channel reaches the host.
+    /// An sshd in its own network, so that only ssh's own channel reaches the host.
     pub(super) fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();

@@ -13,7 +13,7 @@ use super::room_load::cpu;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, need, skip, wait_until};
 
-/// Of servers of rooms in `folder`.
+/// Sockets in `folder` of servers of rooms.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -21,7 +21,7 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Ssh {
-    /// With the test's own configuration of ssh.
+    /// Starts `longhaul WORDS --json` with the test's own configuration of ssh.
     fn live(&self, words: &[&str]) -> Child {
         let ssh = format!("--rsh=ssh -F {}", self.path("ssh_config").display());
         let path = format!("--remote-path={}", crate::rig::binary().display());

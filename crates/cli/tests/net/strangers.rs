@@ -12,7 +12,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::rig::{DEADLINE, Pair, bytes, write};
 
-/// Handshakes that begin and stall.
+/// Number of handshakes that begin and stall.
 const STALLED: usize = 6;
 
 fn socket() -> UdpSocket {
@@ -30,8 +30,8 @@ fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
     let mut buffer = [0; 2000];
     while packets.len() < count {
         let len = mute.recv(&mut buffer).expect("a client tries");
-        // By the destination connection id, a server distinguishes handshakes (RFC 9000 section
-        // 17.2).
+        // The destination connection id, by which a server distinguishes handshakes (RFC 9000
+        // section 17.2).
         let id = 6..6 + usize::from(buffer[5]);
         if connections.insert(buffer[id].to_vec()) {
             packets.push(buffer[..len].to_vec());

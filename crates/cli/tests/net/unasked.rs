@@ -25,7 +25,7 @@ fn file(size: u64) -> Kind {
     Kind::file(size)
 }
 
-/// `words` lack the destination `.`.
+/// Runs `cp WORDS .`.
 fn pull(pair: &Pair, id: &str, words: &[&str]) -> Ended {
     let id = format!("--server-id={id}");
     let mut command = pair.client.command(["cp", "--json", "--datagram=1200", &id]);

@@ -64,7 +64,7 @@ fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
 fn a_server_killed_before_its_last_message_is_resumed_within_the_run() {
     let mut rig = Relayed::new(1);
     make_lots(&rig.pair);
-    // The client hears nothing.
+    // The server hears the client, but the client hears nothing.
     rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
     rig.relay.rules.mute_server.store(true, Ordering::Relaxed);
     let mut copy = rig.pair.start(&[&"-r", &"--retry-for=5m", &"lots", &rig.at("end")]);

@@ -13,7 +13,7 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::{Relayed, WAYS, Way};
 use crate::rig::{Child, DEADLINE, Host, Terminal};
 
-/// Much larger than any handshake.
+/// Bytes of the object, many more than of any handshake.
 const LEN: usize = 4_000_000;
 /// Limit of the bytes to the control port if there are only handshakes.
 const HANDSHAKES: usize = 200_000;
@@ -57,8 +57,8 @@ impl Watched {
         (before.collect(), self.rig.relay.rules.said.load(Ordering::Relaxed))
     }
 
-    /// Only datagrams for which `may` is true may have gone to the data port, and only handshakes
-    /// to the control port.
+    /// The data port got only datagrams for which `may` is true, and the control port only
+    /// handshakes.
     #[track_caller]
     fn assert_nothing_left(&self, may: fn(&[u8]) -> bool, of: &str) {
         let (datagrams, said) = self.left();

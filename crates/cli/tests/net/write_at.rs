@@ -40,8 +40,8 @@ fn a_file_is_changed_in_place_and_reads_return_what_was_written() {
         let reader = connection.open_file("sub/file").await.unwrap();
         assert_eq!(reader.read_at(0, 2 * MEBI).await.unwrap(), content[..2 * MEBI]);
         let file = connection.open_file_to_write("sub/file").await.unwrap();
-        // At the start, across chunks and pieces (the content of one message), across the end,
-        // beyond the end, and without bytes.
+        // Writes at the start, across chunks and pieces (the content of one message), across the
+        // end, beyond the end, and without bytes.
         let end = content.len();
         for (at, len) in [(0, 1), (MEBI - 3, 3 * MEBI), (end - 2, 9), (end + 100, 5), (7, 0)] {
             let new = bytes(len, at as u64);
@@ -144,7 +144,7 @@ fn a_file_is_changed_by_tls_where_only_tcp_passes() {
     });
 }
 
-/// With the reason `what`.
+/// The server refuses to open `path` for changes, with the reason `what`.
 async fn refused(connection: &Connection, path: &str, what: &str) {
     let error = connection.open_file_to_write(path).await.unwrap_err();
     assert!(error.to_string().contains(what), "{path}: {error}");

@@ -9,7 +9,7 @@ use super::Way;
 use super::path::Wan;
 use crate::rig::{Server, need, skip};
 
-/// As `fe80::1%wan0`, after the kernel has checked that the address is unique.
+/// The host's link-local address as `fe80::1%wan0`, once the kernel has checked that it is unique.
 fn own(wan: &Wan, host: &str) -> Option<String> {
     let mut list = Command::new("sh");
     // Address, interface number, prefix length, scope (link-local is 0x20), flags, interface name.

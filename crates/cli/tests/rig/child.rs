@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT};
 
 use super::DEADLINE;
 
-/// Killed when dropped.
+/// A running child; killed when dropped.
 pub(crate) struct Child {
     child: process::Child,
     /// Whether the child leads a process group, which is killed with it.
@@ -132,7 +132,7 @@ impl Child {
         self.ended()
     }
 
-    /// Like [`Child::end`].
+    /// Like [`Child::end`], for a borrowed child.
     pub(crate) fn ended(&mut self) -> Ended {
         while self.line().is_some() {}
         let deadline = Instant::now() + DEADLINE;
@@ -187,7 +187,7 @@ impl Ended {
         serde_json::from_str(line).unwrap_or_else(|_| panic!("the last line is no JSON: {self}"))
     }
 
-    /// Of a completed copy.
+    /// The summary of a completed copy.
     #[track_caller]
     pub(crate) fn summary(&self) -> Value {
         let last = self.is(0, &[]).last();

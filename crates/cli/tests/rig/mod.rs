@@ -24,13 +24,13 @@ pub(crate) use tree::{
     assert_same, assert_same_attributes, content, remains, wait_until, write, write_private,
 };
 
-/// Generous, for a machine under load.
+/// Time limit of a wait. It is generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Ends a copy 5 s after its peer was killed, instead of after the session's idle limit of 30 s.
 pub(crate) const IMPATIENT: &str = "--stall=5s";
 
-/// For tests that mostly wait.
+/// Runs `test` for all cases in parallel, for tests that mostly wait.
 pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -62,7 +62,7 @@ impl Host {
         host
     }
 
-    /// `longhaul ARGS`, not started yet.
+    /// `longhaul ARGS` as this host, not started yet.
     pub(crate) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = Command::new(binary());
         self.dress(&mut command).args(args);
@@ -105,7 +105,7 @@ pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// In bytes.
+/// Peak memory of a running process, in bytes.
 pub(crate) fn peak(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

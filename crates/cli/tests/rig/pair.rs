@@ -72,10 +72,10 @@ impl Server {
 
 /// A client with files in `here`, and a server of the folder `there`.
 pub(crate) struct Pair {
-    /// Knows no server yet.
+    /// The client, which knows no server yet.
     pub(crate) client: Host,
     pub(crate) host: Host,
-    /// Allows the client.
+    /// The server, which allows the client.
     pub(crate) server: Server,
     pub(crate) here: PathBuf,
     /// The server's root.
@@ -99,12 +99,12 @@ impl Pair {
         Pair::within(scratch(), "", args)
     }
 
-    /// With `rights` such as `:ro` after the client's id. Creates the subfolder of the rights.
+    /// Like [`Pair::new`], with `rights` such as `:ro` after the client's id.
     pub(crate) fn with_rights(rights: &str, args: &[&str]) -> Pair {
         Pair::within(tempfile::tempdir().expect("there is room for a folder"), rights, args)
     }
 
-    /// With rights to services such as `stream=rw,channel=ro:lab`.
+    /// Like [`Pair::new`], with rights to services such as `stream=rw,channel=ro:lab`.
     pub(crate) fn of_services(rights: &str) -> Pair {
         Pair::with_rights(&format!(",{rights}"), &[])
     }
@@ -140,7 +140,7 @@ impl Pair {
         self.server.child().ended();
     }
 
-    /// Uses the address and the arguments of the first start.
+    /// Starts a killed server again on its address, with its first arguments.
     pub(crate) fn start_again(&mut self) {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let words = Server::words(&self.server.address, &self.there, &args);
@@ -178,7 +178,7 @@ impl Pair {
         self.start(args).end()
     }
 
-    /// `lh://…/PATH`.
+    /// `lh://…/PATH` of the server.
     pub(crate) fn at(&self, path: impl AsRef<OsStr>) -> OsString {
         self.server.at(path)
     }

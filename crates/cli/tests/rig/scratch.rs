@@ -7,7 +7,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 const IN_MEMORY: &str = "/dev/shm";
-/// In bytes, for all concurrent tests.
+/// Enough memory for all concurrent tests, in bytes.
 const ENOUGH: u64 = 6_000_000_000;
 
 pub(crate) fn scratch() -> TempDir {
@@ -20,7 +20,7 @@ fn has_room() -> bool {
     Path::new(IN_MEMORY).is_dir() && room.min(free_memory()) > ENOUGH
 }
 
-/// In bytes.
+/// Memory that programs may still use, in bytes.
 fn free_memory() -> u64 {
     let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

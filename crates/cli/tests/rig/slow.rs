@@ -38,7 +38,7 @@ pub(crate) struct Hanging {
 }
 
 impl Hanging {
-    /// [`has_hung`] reads `log`.
+    /// Lets each `call` of the process hang from now on. [`has_hung`] reads `log`.
     pub(crate) fn from_now(id: u32, call: &str, log: &Path) -> Result<Hanging, Skipped> {
         slow_calls(call, 0)?;
         let words = strace(call, &format!("inject={call}:delay_exit={FOREVER}"), log);
@@ -64,7 +64,7 @@ impl Drop for Hanging {
     }
 }
 
-/// Each of `calls` fails with EIO.
+/// Like [`slow_calls`], but each of `calls` fails with EIO.
 pub(crate) fn failing_calls(calls: &str) -> Result<Vec<String>, Skipped> {
     inject(calls, "error=EIO")
 }

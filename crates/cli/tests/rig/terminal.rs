@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use super::DEADLINE;
 use super::child::undo_ignored_signals;
 
-/// Killed when dropped.
+/// A running child on a terminal; killed when dropped.
 pub(crate) struct Terminal {
     child: process::Child,
     keys: File,
@@ -24,7 +24,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Discards the stdout of `command`.
+    /// Starts `command` on an xterm, and discards its stdout.
     pub(crate) fn start(command: Command) -> Terminal {
         Terminal::start_on("xterm", command)
     }

@@ -66,7 +66,7 @@ pub(crate) fn assert_same(left: &Path, right: &Path) {
     compare(&content(left), &content(right));
 }
 
-/// Also compares permissions and times of files and folders.
+/// Like [`assert_same`], also with permissions and times of files and folders.
 #[track_caller]
 pub(crate) fn assert_same_attributes(left: &Path, right: &Path) {
     compare(&tree(left), &tree(right));
@@ -99,7 +99,7 @@ pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// `what` describes the condition.
+/// Waits until `holds` is true; `what` describes the condition.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

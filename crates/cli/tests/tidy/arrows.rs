@@ -24,7 +24,7 @@ const LEVELS: [(&str, u8); 16] = [
     ("cli", 7),
 ];
 
-/// Without the prefix `longhaul-`.
+/// The workspace crate that a dependency names, without the prefix `longhaul-`.
 fn ours(dependency: &str) -> Option<&str> {
     match dependency {
         "longhaul" => Some(dependency),
@@ -36,7 +36,7 @@ fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// With the names in the dependency table `table`.
+/// Each workspace crate, with the names in the table `table` of its manifest.
 fn crates(table: &str) -> Vec<(String, Vec<String>)> {
     let manifests = files("crates", "toml").into_iter();
     let manifests = manifests.filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -106,7 +106,7 @@ const CLI_IMPORTS: [&str; 6] = [
 /// The folder's files may also use this crate, for sockets and ciphers.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
-/// As `longhaul_net` in `longhaul_net::zone`.
+/// The workspace crates that begin a path, as `longhaul_net` in `longhaul_net::zone`.
 fn named_crates(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("longhaul").filter_map(|(at, _)| {
         let before = text[..at].chars().next_back();

@@ -45,7 +45,7 @@ fn listed(command: &[String]) -> Vec<Vec<String>> {
     let help = help(command);
     let list = help.split("Commands:\n").nth(1).unwrap_or_default();
     let lines = list.lines().take_while(|line| !line.is_empty());
-    // More indentation continues a description.
+    // Lines with more indentation continue a description.
     let names = lines.filter(|line| !line.starts_with("   "));
     let names = names.filter_map(|line| line.split_whitespace().next());
     names
@@ -78,7 +78,7 @@ fn known_flags() -> BTreeSet<String> {
     known
 }
 
-/// From `longhaul help cp PROTOCOL`.
+/// The flags that are protocols' settings, from `longhaul help cp PROTOCOL`.
 fn setting_flags() -> BTreeSet<String> {
     let pages = registry::all().iter().map(|row| longhaul(&["help", "cp", row.name]).stdout);
     pages.flat_map(|page| flags(&page)).collect()

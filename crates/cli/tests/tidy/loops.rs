@@ -21,7 +21,7 @@ fn place(path: &str) -> Option<(&str, &str, bool)> {
     (!is_root).then_some((name, module, matches!(rest, "" | "mod.rs")))
 }
 
-/// Without comments and unit tests.
+/// The code of a file without comments and unit tests.
 fn code(file: &Text) -> String {
     let lines = file.code().into_iter();
     let code = lines.map(|line| line.split("//").next().unwrap_or_default());
@@ -81,7 +81,7 @@ fn imports() -> BTreeMap<String, Imports> {
     crates
 }
 
-/// Directly or indirectly.
+/// The modules that `module` imports, directly or indirectly.
 fn reached(imports: &Imports, module: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut left = vec![module.to_owned()];
@@ -92,7 +92,7 @@ fn reached(imports: &Imports, module: &str) -> BTreeSet<String> {
     reached
 }
 
-/// Each loop as the names of its modules.
+/// The loops of a crate, each as the names of its modules.
 fn loops(imports: &Imports) -> BTreeSet<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<String>> =
         imports.keys().map(|module| (module, reached(imports, module))).collect();

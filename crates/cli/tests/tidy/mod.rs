@@ -28,7 +28,7 @@ struct Text {
     text: String,
 }
 
-/// Sorted.
+/// All files below `folder` with this extension, sorted.
 fn files(folder: &str, extension: &str) -> Vec<Text> {
     let root = root();
     let walk = WalkDir::new(root.join(folder)).sort_by_file_name();
@@ -50,7 +50,7 @@ fn files(folder: &str, extension: &str) -> Vec<Text> {
     texts
 }
 
-/// Below `crates` and `fuzz`, tests and benchmarks included.
+/// All Rust sources below `crates` and `fuzz`, tests and benchmarks included.
 fn sources() -> Vec<Text> {
     let mut sources = files("crates", "rs");
     sources.extend(files("fuzz", "rs"));

@@ -2,7 +2,7 @@
 
 use super::{none, sources};
 
-/// Each with what a name should say instead.
+/// Vague words, each with what a name should say instead.
 const EMPTY: [(&str, &str); 9] = [
     ("util", "what it does"),
     ("utils", "what it does"),
@@ -29,7 +29,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// As a module, a type or a trait.
+/// The name that a line declares as a module, a type or a trait.
 fn declared(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     while let Some(after) =

@@ -20,7 +20,7 @@ const FOREIGN: [Words; 9] = [
     ("unchecked code", &["unsafe"]),
 ];
 
-/// Not in the simulation and its pages: results would differ between machines.
+/// Words that the simulation and its pages must not contain: results would differ between machines.
 const UNLIKE: [Words; 2] = [
     HASH_ORDER,
     (
@@ -93,6 +93,6 @@ fn the_compiler_keeps_the_core_pure() {
     let lib = sources.iter().find(|file| file.path == "crates/proto/src/lib.rs");
     let lib = &lib.expect("the core has a front page").text;
     assert!(lib.contains("#![no_std]"), "the core is no_std");
-    // For tests only.
+    // The standard library is there for tests only.
     assert!(!lib.contains("extern crate std;") || lib.contains("#[cfg(test)]\nextern crate std;"));
 }

@@ -7,7 +7,7 @@ use longhaul_proto::registry;
 
 use super::{none, root, sources};
 
-/// As a string, or by its folder in `longhaul_proto`.
+/// The protocol that a line names, as a string or by its folder in `longhaul_proto`.
 fn named(line: &str) -> Option<&'static str> {
     let code = line.split("//").next().unwrap_or_default();
     let is_string = |name: &str| code.contains(&format!("\"{name}\""));

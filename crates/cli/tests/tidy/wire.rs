@@ -8,10 +8,10 @@ use super::{Text, files, root};
 
 const PAGE: &str = "docs/wire.md";
 const MARK: &str = "<!-- The text below is generated from the source; a test compares it. -->\n";
-/// With this variable, the test writes the page.
+/// If this variable is set, the test writes the page.
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
-/// In the order of the page, with their headings.
+/// The sources of messages in the order of the page, with their headings.
 const SOURCES: [(&str, &str); 18] = [
     ("crates/session/src/hello.rs", "The first message in each direction"),
     ("crates/session/src/frame.rs", "The last message"),
@@ -68,7 +68,7 @@ fn kind(attribute: &str, of: &str) -> String {
     }
 }
 
-/// Each message as a heading and a table with one row for each field.
+/// The messages of a source file, each as a heading and a table of its fields.
 fn messages(source: &Text) -> String {
     let (mut out, mut doc, mut attribute) = (String::new(), Vec::new(), None::<String>);
     let (mut derives, mut within) = (false, false);
@@ -135,7 +135,7 @@ fn kinds(text: &str) -> Vec<(String, String)> {
     pairs.map(of).collect()
 }
 
-/// The text after the mark.
+/// The text of the page after its mark.
 fn made() -> String {
     let sources = files("crates", "rs");
     let find = |path: &str| {

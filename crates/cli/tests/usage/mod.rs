@@ -14,7 +14,7 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
-/// With no configuration but the defaults.
+/// Runs `longhaul` with no configuration but the defaults.
 pub(crate) fn longhaul(args: &[&str]) -> Run {
     // These runs read and write nothing in the folder.
     longhaul_in(Path::new("/nonexistent/longhaul"), args)

@@ -165,7 +165,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
     for (flag, expected) in cases {
         longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
     }
-    // Partial data are always kept.
+    // longhaul always keeps partial data, so it accepts this flag of rsync.
     let run = longhaul(&["cp", "--partial", "a", "b"]);
     finds_no_source(&run.stderr);
 }

@@ -48,7 +48,7 @@ impl Moment {
         !matches!(self, Moment::Push | Moment::Planned)
     }
 
-    /// Honest messages before this moment.
+    /// The messages of an honest server before this moment.
     fn before(self, request: &Request) -> Vec<Message> {
         let pass = |protocol: &str| {
             let (flow, protocol) = (request.flow, protocol.to_owned());
@@ -63,7 +63,7 @@ impl Moment {
         }
     }
 
-    /// Honest messages after this moment.
+    /// The messages of an honest server after this moment.
     fn after(self) -> Vec<Message> {
         if self != Moment::Whole {
             return Vec::new();

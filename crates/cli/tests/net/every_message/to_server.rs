@@ -28,7 +28,7 @@ enum Moment {
 }
 
 impl Moment {
-    /// Honest messages before this moment.
+    /// The messages of an honest client before this moment.
     fn before(self, number: usize) -> Vec<Message> {
         let push = |protocol: &str| {
             let path = format!("copies/{number}");

@@ -18,7 +18,7 @@ use super::{Load, Seen, Writer};
 struct Pair {
     #[prost(bytes = "vec", tag = "1")]
     key: Vec<u8>,
-    /// In a watch, the end of the range of keys.
+    /// The value of the key; in a watch, the end of the range of keys.
     #[prost(bytes = "vec", tag = "2")]
     value: Vec<u8>,
 }
@@ -49,7 +49,7 @@ struct KeyValue {
     value: Vec<u8>,
 }
 
-/// For gRPC: a zero byte (not compressed), the length, and the message.
+/// Encodes a message for gRPC: a zero byte (not compressed), the length, and the message.
 fn framed(message: &impl Message) -> Bytes {
     let encoded = message.encode_to_vec();
     let mut all = vec![0];

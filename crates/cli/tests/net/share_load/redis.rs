@@ -10,7 +10,7 @@ use tokio::task::spawn_local;
 
 use super::{Load, SIZE, Seen, Writer};
 
-/// In RESP, the protocol of Redis.
+/// Encodes a command in RESP, the protocol of Redis.
 fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut all = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

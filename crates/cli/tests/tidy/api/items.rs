@@ -54,7 +54,7 @@ fn word(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// Those that matter to callers.
+/// Those attributes above a line that matter to callers.
 fn attributes(lines: &[&str], at: usize) -> Vec<String> {
     let above = lines[..at].iter().rev().map(|line| line.trim());
     let above = above.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
@@ -69,7 +69,7 @@ fn attributes(lines: &[&str], at: usize) -> Vec<String> {
     found
 }
 
-/// Up to `{` or `;`, on one line.
+/// A declaration up to its `{` or `;`, on one line.
 fn signature(lines: &[&str]) -> String {
     let end = lines.iter().position(|line| line.ends_with(['{', ';', '}'])).unwrap_or(0);
     let parts: Vec<&str> = lines[..=end].iter().map(|line| line.trim()).collect();
@@ -82,7 +82,7 @@ fn signature(lines: &[&str]) -> String {
     text.trim_end_matches(['{', ';']).trim_end().to_owned()
 }
 
-/// With the parts that callers see.
+/// The declaration, with the parts that callers see.
 fn declaration(lines: &[&str]) -> Vec<String> {
     let first = lines[0];
     if first.starts_with("pub const ") && !first.starts_with("pub const fn ") {
@@ -183,7 +183,7 @@ fn functions(lines: &[&str]) -> Vec<String> {
     found
 }
 
-/// `stream!` makes the stream.
+/// The name of the stream that a line of `stream!` makes.
 fn stream(lines: &[&str], at: usize) -> Option<String> {
     let above = lines[..at].iter().rev().find(|line| !line.trim().starts_with("///"))?;
     let (name, _) = lines[at].trim().split_once(" of ")?;
@@ -191,7 +191,7 @@ fn stream(lines: &[&str], at: usize) -> Option<String> {
         .then(|| name.to_owned())
 }
 
-/// From `NAME of ITEM, read by READER`.
+/// The items that `stream!` generates from `NAME of ITEM, read by READER`.
 fn of_stream(name: &str, line: &str) -> Item {
     let item = line.split_once(" of ").and_then(|(_, rest)| rest.split_once(", read by "));
     let item = item.map_or("", |(item, _)| item);

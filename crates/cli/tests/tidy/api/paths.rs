@@ -6,10 +6,10 @@ use super::super::{Text, root};
 
 pub(super) struct Module {
     pub(super) krate: String,
-    /// From the crate's root.
+    /// The module's path from the crate's root.
     names: Vec<String>,
     pub(super) path: String,
-    /// Without unit tests.
+    /// The module's text without unit tests.
     pub(super) text: String,
 }
 
@@ -39,12 +39,12 @@ impl Module {
         Some(Module { krate: krate.to_owned(), names, path, text })
     }
 
-    /// In its own file.
+    /// The module `name` in its own file.
     pub(super) fn child(&self, name: &str) -> Option<Module> {
         Module::open(&self.krate, [&self.names[..], &[name.to_owned()]].concat())
     }
 
-    /// Public modules with separate files.
+    /// The names of public modules with separate files.
     pub(super) fn public_modules(&self) -> Vec<String> {
         let lines = self.text.lines();
         let names = lines.filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
@@ -76,7 +76,7 @@ impl Module {
         found
     }
 
-    /// Relative to this module.
+    /// The module that `path` names, relative to this one.
     pub(super) fn find(&self, path: &[String]) -> Option<Module> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {
@@ -90,7 +90,7 @@ impl Module {
         rest.iter().try_fold(start, |module, name| module.step(name))
     }
 
-    /// In its own file, or made public by a `pub use`.
+    /// The submodule `name`: in its own file, or made public by a `pub use`.
     fn step(&self, name: &str) -> Option<Module> {
         if let Some(child) = self.child(name) {
             return Some(child);
@@ -103,7 +103,7 @@ impl Module {
         self.find(&path?)
     }
 
-    /// Also returns the item's name there.
+    /// The module that defines the item of `path`, and the item's name there.
     pub(super) fn definition(&self, path: &[String]) -> (Module, String) {
         let (name, modules) = path.split_last().expect("a path has a name");
         let home = self.find(modules).unwrap_or_else(|| panic!("{}: {path:?}", self.path));
