@@ -146,8 +146,8 @@ fn tables(of: impl Fn(&str, &UpdatesRun) -> Option<UpdatesOutcome>) -> Vec<Table
     all.map(table).collect()
 }
 
-/// The 99th percentile of the delay over the loss, at 100 updates a second over 100 ms. A line ends
-/// where more than 1 % of the updates are lost.
+/// The 99th percentile of the delay, plotted against the loss, at 100 updates a second and a
+/// round-trip time of 100 ms. A line ends where more than 1 % of the updates are lost.
 fn figures() -> Vec<Figure> {
     let point = |carrier, permille: u32| {
         let loss = LossRatio::new(f64::from(permille) / 1e3).expect("a share");

@@ -92,8 +92,7 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`, if all entries between the two are. The parent of an
-/// entry below `folder` is `folder` or a later entry.
+/// Returns whether an entry is below `folder`. All entries between the two must be below `folder`.
 pub(super) fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }

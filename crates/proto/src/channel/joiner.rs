@@ -43,8 +43,8 @@ struct Group {
     /// Whether the code is XOR, the number of originals and the number of repairs, as the first
     /// repair that arrived states them.
     shape: Option<(bool, u8, u8)>,
-    /// Whether enough datagrams have arrived: the lost originals were restored if possible, and
-    /// the group keeps no more datagrams.
+    /// Whether enough datagrams have arrived to restore the lost originals; then the group keeps
+    /// no more datagrams.
     done: bool,
     cost: usize,
 }

@@ -7,8 +7,7 @@
 //!
 //! Sent blocks are kept in stretches. A stretch is a run of blocks that were sent equally often.
 //! Stretches are kept in the order in which they are to be resent, so the next block is found
-//! without a search. Only a choice among known losses visits several stretches. The structure works
-//! for any order of first sends.
+//! without a search. Only a choice among known losses visits several stretches.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
