@@ -281,10 +281,10 @@ pub(crate) static FIG3: Experiment = Experiment {
     title: "FOBS: share of OC-12 against packet size",
     source: of_paper!("section 5, Fig. 3"),
     setup: "FOBS without congestion control (greedy, as in the paper) sends 40 MB over 622 Mbit/s \
-            and a round trip of 26 ms from a host that sends at most 28,000 datagrams a second, \
-            whatever their size. This limit is derived from the paper's peak (52 % of 622 Mbit/s) \
-            and longhaul's largest datagram (1440 bytes); the results for the other sizes follow \
-            from it.",
+            and a round trip of 26 ms. The host sends at most 28,000 datagrams a second, whatever \
+            their size. This limit is derived from the paper's peak (52 % of 622 Mbit/s) and \
+            longhaul's largest datagram (1440 bytes); the results for the other sizes follow from \
+            it.",
     cases: || {
         let runs = BLOCKS.map(|block| {
             let fobs = vary("fobs-fig3").set("flow.fobs.block", block);

@@ -427,10 +427,10 @@ pub(crate) static STREAMING: Experiment = Experiment {
             0.5 s late, over 1 Gbit/s and a round trip of 100 ms. Equations 8 to 11 give the \
             payload and the sending rate. RBUDP then sends one such payload (10 frames, 14.4 MB) \
             in one segment (all blocks share the same rounds), without coded symbols \
-            (`tail-copies` 1): at the frames' own rate of 230.4 Mbit/s, at the rate of equation 11 \
-            (288 Mbit/s), and with loss towards the receiver at 288 and at 400 Mbit/s. The payload \
-            must arrive, and the sender must know it, within the 0.5 s in which the next payload \
-            is gathered.",
+            (`tail-copies` 1). It sends at the frames' own rate of 230.4 Mbit/s, at the rate of \
+            equation 11 (288 Mbit/s), and with loss towards the receiver at 288 and at 400 Mbit/s. \
+            The payload must arrive, and the sender must know it, within the 0.5 s in which the \
+            next payload is gathered.",
     cases: || {
         let cases = STREAMS.map(|(mbps, per_mille)| {
             let name = stream_case(mbps, per_mille);

@@ -120,7 +120,7 @@ pub(super) static FIG7: Experiment = Experiment {
               1 Gbit/s leaves 936 Mbit/s. In the emulation each flow is a copy by the real binary. \
               All copies go to one server, in which one receiver schedules them.",
     learned: "A receiver that sets the rate of each sender makes the shares independent of \
-              round-trip times: a second after the last join, four flows from 20 to 80 ms have \
+              round-trip times. A second after the last join, four flows from 20 to 80 ms have \
               {[GTP, 5 to 10 s] / 4 | 1} Mbit/s on average, together all that the link carries. \
               Nothing is lost in the simulation; over real sockets {GTP | loss | emulated | 2} % \
               is lost. The fairness index is 1, as in the paper's simulation.",

@@ -102,10 +102,10 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
     setup: "One GTP flow runs for 20 s over 1 Gbit/s (Ethernet framing included) and a round trip \
             of 50 ms. Its receiver is configured with a capacity (C_r) of 1100 Mbit/s of UDP \
             payload; the link carries 957. A TCP flow (NewReno) with a window of 64 KiB runs at \
-            the same time: on an empty path it would have 10.5 Mbit/s (64 KiB every 50 ms), and a \
-            longer queue or loss reduces its goodput. GTP reacts to loss alone, or \
-            (`delay-control`) also to a queue of more than a quarter of the round trip. The \
-            drop-tail queue holds 512 kB (4 ms), 6 MB (48 ms) or 25 MB (200 ms).",
+            the same time. On an empty path it would have 10.5 Mbit/s (64 KiB every 50 ms); a \
+            queue or loss reduces its goodput. GTP reacts to loss alone, or (`delay-control`) also \
+            to a queue of more than a quarter of the round trip. The drop-tail queue holds 512 kB \
+            (4 ms), 6 MB (48 ms) or 25 MB (200 ms).",
     cases: || {
         let case = |((size, queue), (value, rule)): ((&str, &str), (&str, &str))| {
             let variant = vary("gtp-delay-control")

@@ -82,10 +82,8 @@ pub(super) static FIG1: Experiment = Experiment {
               trip of the kernel's TCP takes about a fifth of a millisecond longer than the \
               link's, because packets and acknowledgements wait for the emulator and for the \
               hosts' programs to wake ([emulator.md](emulator.md) has the times).",
-    learned: "Where only congestion limits the window, slow start takes a large part of the time: \
-              at long round trips TCP has sent much of the 100 MB before it reaches the full rate, \
-              and must repeat the data that it lost at the end of slow start. With an untuned \
-              window the limit is one window per round trip, if a round trip takes a millisecond \
-              or more.",
+    learned: "Where only congestion limits the window, slow start takes a large part of the time \
+              at long round trips. With an untuned window the limit is one window per round trip, \
+              if a round trip takes a millisecond or more.",
     set: Set::Quick,
 };

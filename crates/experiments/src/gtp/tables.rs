@@ -149,10 +149,9 @@ pub(super) static TABLE3: Experiment = Experiment {
               program wait, so none of RBUDP's excess is lost; in the paper 2.1 % was lost. TCP's \
               three windows of 64 kB give {TCP | difference} % more goodput than in the paper.",
     learned: "With each of the four protocols, three senders on one host share its card evenly, \
-              although they do not know of each other: the card treats them equally, and it makes \
-              programs wait where a switch would drop packets. RBUDP, SABUL and GTP are within \
-              {[GTP | difference]} % of the paper's rates and lose less, because the hosts here \
-              lose nothing.",
+              although they do not know of each other. The card makes programs wait where a switch \
+              would drop packets. RBUDP, SABUL and GTP are within {[GTP | difference]} % of the \
+              paper's rates and lose less, because the hosts here lose nothing.",
     set: Set::Full,
 };
 
@@ -313,9 +312,9 @@ pub(super) static TABLE5: Experiment = Experiment {
               only the packets that its queue cannot hold. The second table uses the paper's loss \
               and the paper's sending rates. This page assumes that a router that forwards at \
               ticks of its clock loses several packets in a row, 20 on average. Even so RBUDP's \
-              goodput in the second table is {RBUDP, clumps | difference} % above the paper's, \
-              because no link here behaves like the paper's router: that router delivered less \
-              when it got more (834 of 879 Mbit/s at half rates, 701 of 1028 at whole rates).\n\n\
+              goodput in the second table is {RBUDP, clumps | difference} % above the paper's: the \
+              paper's router delivered less when it got more (834 of 879 Mbit/s at half rates, 701 \
+              of 1028 at whole rates).\n\n\
               The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \
               SABUL's own paper says.\n\n\
               Over real sockets SABUL's two flows share differently than in the simulator, \

@@ -151,8 +151,8 @@ pub(super) static FIG4: Experiment = Experiment {
     learned: "TCP has {100 Mbit/s, 1 ms} % of the goodput where the queue is ten packets, {100 \
               Mbit/s, 10 ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 \
               ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. With a queue of ten packets \
-              SABUL has almost no goodput: each loss freezes it for a round trip and takes a ninth \
-              of its rate, and it increases its rate only every 10 ms, ten of TCP's round trips.",
+              SABUL has almost no goodput: it increases its rate only every 10 ms, ten of TCP's \
+              round trips.",
     set: Set::Full,
 };
 
