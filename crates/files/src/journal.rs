@@ -1,9 +1,9 @@
 //! The journal of a partial file: its verified chunks and their values (hashes).
 //!
 //! A record is appended after its chunk's data are on disk. Records after the first torn or damaged
-//! record do not count. A later copy compares each chunk without a record with the source. It
-//! compares all chunks if the journal belongs to another version of the source or to an older
-//! release.
+//! record do not count. A later copy uses a chunk without a record only if the source confirms the
+//! chunk. If the journal belongs to another version of the source or to an older release, this
+//! applies to every chunk.
 
 use super::CHUNK;
 use super::digest::Digest;

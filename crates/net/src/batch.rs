@@ -1,4 +1,4 @@
-//! A batch of outgoing datagrams: one buffer, one system call.
+//! A batch of outgoing datagrams in one buffer, for one system call if the kernel can split it.
 //!
 //! Datagrams are sealed (encrypted and authenticated) directly into the buffer. The kernel splits
 //! the buffer into datagrams of equal size, of which only the last may be shorter. A shorter

@@ -12,9 +12,9 @@
 //!   earlier attempts), `attributes`, `order`, `space`, `bits`.
 //!
 //! The order of writes makes a kill at any moment safe: no file with wrong content gets a final
-//! name, and little work is lost. A chunk is verified, written to the partial file, synced, and
-//! journalled. A complete file gets its permissions and time, is synced and renamed; then its
-//! folder is synced, and the journal removed.
+//! name, and little work is lost. A chunk of a large file is verified, written to the partial file,
+//! synced, and journalled. The complete file gets its permissions and time, is synced and renamed;
+//! then its folder is synced, and the journal removed.
 
 mod alone;
 mod attributes;

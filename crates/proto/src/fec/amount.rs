@@ -98,9 +98,7 @@ impl Course {
 
 /// Returns the smallest m for which a block fails with a probability of at most `epsilon`. A block
 /// fails if more than m of its `originals` + m packets are lost. With k originals, independent
-/// losses of ratio L, and ε = `epsilon`, this is P(Bin(k + m, L) > m) ≤ ε. The result is exact: the
-/// computation tracks the probability of each number of losses from packet to packet, in about
-/// k·√(k·L·burst) steps.
+/// losses of ratio L, and ε = `epsilon`, this is P(Bin(k + m, L) > m) ≤ ε.
 ///
 /// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], if `epsilon` is not a number, or if
 /// [`MAX_REPAIRS`] do not suffice. An `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
