@@ -212,7 +212,7 @@ pub(crate) static FIG1: Experiment = Experiment {
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
               {most [* takes 1 ms, * for 1024]} % with one for 128 or more. At the best frequency \
-              its share is within a point of the paper's 90 % on both paths.\n\n\
+              longhaul's share is within a point of the paper's 90 % on both paths.\n\n\
               With two packets a batch, as in the paper, the share is the same to the last digit. \
               Over real sockets the share is lower than simulated at every frequency: by {-most [* \
               loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * | from simulated] | 2} \
@@ -378,9 +378,7 @@ pub(crate) static TABLE1: Experiment = Experiment {
               haul, with large windows | emulated} % with the kernel's TCP); in the paper TCP had \
               50 % and FOBS 90 %. TCP has {TCP, long haul, with large windows | difference} points \
               more than in the paper because nothing contends here. The other two values are \
-              within {-[TCP, long haul, without * | difference] | 1} points of the paper's: on the \
-              short haul nothing contended in the paper either, and without large windows the \
-              window is the limit.",
+              within {-[TCP, long haul, without * | difference] | 1} points of the paper's.",
     set: Set::Quick,
 };
 

@@ -162,8 +162,7 @@ pub(crate) static FIG5: Experiment = Experiment {
               lost in the receiver's socket, in every round. At a sending rate of 878 Mbit/s \
               longhaul delivers {RBUDP, scatter/gather at 878 Mbit/s} Mbit/s with scatter/gather, \
               {-[RBUDP, scatter/gather at 878 Mbit/s | difference]} % less than the paper because \
-              of the repair rounds. The path then carries a third more data than the object \
-              has.\n\n\
+              of the repair rounds.\n\n\
               A program that accepts 10 % more data, because it moves the data only once, delivers \
               {least [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. \
               This says nothing about scatter/gather itself: the 10 % are an input of this \

@@ -86,14 +86,14 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
               With 0.1 % loss the copy takes {1000 Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s \
               remembered | time | simulated | 2} s instead of {1000 Mbit/s, 100 ms, loss 0.1 %, \
               new | time | simulated | 2} s. Chance can cause this small difference: each value is \
-              one run with one seed, and the last repairs depend on which datagrams are lost. If \
-              the path has become ten times slower, a remembered rate of 930 Mbit/s wastes {100 \
-              Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s remembered | waste | simulated | 1} % of the \
-              object over 100 ms and {100 Mbit/s, 30 ms, loss 0.1 %, 930 Mbit/s remembered | waste \
-              | simulated | 1} % over 30 ms. The copy then takes {100 Mbit/s, 100 ms, loss 0.1 %, \
-              930 Mbit/s remembered | time | simulated | 2} s instead of {100 Mbit/s, 100 ms, loss \
-              0.1 %, new | time | simulated | 2} s over 100 ms, and {100 Mbit/s, 30 ms, loss 0.1 \
-              %, 930 Mbit/s remembered | time | simulated | 2} s instead of {100 Mbit/s, 30 ms, \
-              loss 0.1 %, new | time | simulated | 2} s over 30 ms.",
+              one run with one seed. If the path has become ten times slower, a remembered rate of \
+              930 Mbit/s wastes {100 Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s remembered | waste | \
+              simulated | 1} % of the object over 100 ms and {100 Mbit/s, 30 ms, loss 0.1 %, 930 \
+              Mbit/s remembered | waste | simulated | 1} % over 30 ms. The copy then takes {100 \
+              Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s remembered | time | simulated | 2} s instead \
+              of {100 Mbit/s, 100 ms, loss 0.1 %, new | time | simulated | 2} s over 100 ms, and \
+              {100 Mbit/s, 30 ms, loss 0.1 %, 930 Mbit/s remembered | time | simulated | 2} s \
+              instead of {100 Mbit/s, 30 ms, loss 0.1 %, new | time | simulated | 2} s over 30 \
+              ms.",
     set: Set::Quick,
 };

@@ -199,8 +199,7 @@ pub(crate) static FEC: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |_, _| FIGURES.get_or_init(figures).clone(),
     differs: "The paper gives no numbers for its codes. It sends the parity as a separate flow; \
-              here the parity follows the originals in the same flow, which needs only one address \
-              and one key.",
+              here the parity follows the originals in the same flow.",
     learned: "At 100 updates a second over 100 ms with 3 % of independent loss, TCP delivers \
               {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, and plain UDP \
               delivers {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %. XOR of 3 \

@@ -245,9 +245,9 @@ pub(super) static FIG9: Experiment = Experiment {
               not report: flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow \
               1] / [* 200 Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not \
               report: flow 1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, \
-              because the receiver repeatedly requests a little more from flow 2. In all of these \
-              cases flow 1 takes nearly all that flow 2 leaves, as in the paper. Over real sockets \
-              flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated values.",
+              because the receiver repeatedly requests a little more from flow 2. Over real \
+              sockets flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated \
+              values.",
     set: Set::Full,
 };
 
@@ -411,8 +411,7 @@ pub(super) static FIG12: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: parallel_figures,
     differs: "The paper's text has no value except the bound on loss.\n\n\
-              Over real sockets each flow is a copy with its own sender. All senders, the receiver \
-              and the emulator share two cores; in the simulator each host has its own processor.",
+              Over real sockets each flow is a copy with its own sender.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \

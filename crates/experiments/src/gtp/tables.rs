@@ -318,10 +318,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \
               SABUL's own paper says.\n\n\
               Over real sockets SABUL's two flows share differently than in the simulator, \
-              although their sum is about the same. A flow whose datagrams arrive while the queue \
-              is full loses them, freezes for a round trip and slows down. Hosts that wake late \
-              send in clumps, so one flow can have the whole loss and then needs seconds to \
-              recover.\n\n\
+              although their sum is about the same. Hosts that wake late send in clumps, so one \
+              flow can have the whole loss and then needs seconds to recover.\n\n\
               RBUDP's two flows differ most: at 50 ms the emulated flow has {-[RBUDP, 50 ms | from \
               simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | from simulated} % more, \
               and at half rate the flow at 50 ms has {-[RBUDP at half rate, 50 ms | from \

@@ -116,9 +116,8 @@ pub(super) static INTERNET: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "RBUDP's sending rate was derived from its goodput, so its goodput says nothing about \
-              longhaul; its counts do, and so do the values of the other programs. The study ran \
-              the programs one after the other over months, so each met different conditions. \
-              Tsunami counts datagrams here and blocks of 16 kB in the study.",
+              longhaul; its counts do, and so do the values of the other programs. Tsunami counts \
+              datagrams here and blocks of 16 kB in the study.",
     learned: "If three per cent of the packets are lost outside the sender's own queue, a protocol \
               with a given rate loses these three per cent and the time of some round trips: RBUDP \
               keeps {100 * [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, \

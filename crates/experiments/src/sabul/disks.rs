@@ -81,8 +81,6 @@ pub(super) static TABLE2: Experiment = Experiment {
               flows waited for the disk. Where the disk writes 800, SABUL over 110 ms is the limit \
               ({StarLight to SARA} Mbit/s, {StarLight to SARA | difference} % more than in the \
               paper). Within a site the disk is the limit ({SARA to SARA} of 800 Mbit/s, {SARA to \
-              SARA | difference} % more). The receiver's memory balances network and disk: it \
-              holds data until the disk takes them, and the sender is granted only as much as \
-              fits.",
+              SARA | difference} % more).",
     set: Set::Full,
 };

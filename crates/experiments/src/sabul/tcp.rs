@@ -48,14 +48,12 @@ pub(super) static TCP: Experiment = Experiment {
     setup: "TCP (NewReno with selective acknowledgements) runs for 60 s over 1 Gbit/s and a round \
             trip of 110 ms, with a drop-tail queue of one bandwidth-delay product. There are four \
             cases: an untuned window, the paper's tuned window of 12 MB, two connections of 12 MB, \
-            and 64 connections of 2 MB each. The two connections stand for Lambda Merge, which \
-            joined two streams from Amsterdam when it used TCP in place of SABUL. Each case runs \
-            on a line without loss, and on one that loses 0.0019 % of the packets: with this loss \
-            the square-root law gives a single tuned connection the paper's 30 Mbit/s. In another \
-            case two flows share one receiving host of 1 Gbit/s through a queue of 512 kB. One \
-            sender has a round trip of 0.4 ms and the other one of 110 ms; both have windows of 12 \
-            MB. In the last case the packets of the near flow reach the switch up to 0.2 ms late, \
-            in order, as from a busy host.",
+            and 64 connections of 2 MB each. Each case runs on a line without loss, and on one \
+            that loses 0.0019 % of the packets: with this loss the square-root law gives a single \
+            tuned connection the paper's 30 Mbit/s. In another case two flows share one receiving \
+            host of 1 Gbit/s through a queue of 512 kB. One sender has a round trip of 0.4 ms and \
+            the other one of 110 ms; both have windows of 12 MB. In the last case the packets of \
+            the near flow reach the switch up to 0.2 ms late, in order, as from a busy host.",
     cases: || {
         let paths = [(CLEAN, 0.0), (LOSSY, TUNED_LOSS)];
         let runs = paths.iter().flat_map(|path| WINDOWS.map(|window| (path, window)));
@@ -99,11 +97,10 @@ pub(super) static TCP: Experiment = Experiment {
     differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is derived \
               from the paper's 30 Mbit/s by the square-root law, which holds for a steady state. \
               In 60 s the tuned connection is still above the law ({window 12 MB, loss 0.0019 %} \
-              Mbit/s against 30), because its slow start filled the path before the first loss. \
-              The rows with 55 and 320 Mbit/s were not fitted. At that loss 64 connections use \
-              nearly all of the link, nearly three times as much as in the paper. For the two \
-              flows into one host the paper gives neither windows nor the size of the switch's \
-              queue.\n\n\
+              Mbit/s against 30), because its slow start filled the path before the first loss. At \
+              that loss 64 connections use nearly all of the link, nearly three times as much as \
+              in the paper. For the two flows into one host the paper gives neither windows nor \
+              the size of the switch's queue.\n\n\
               Over real sockets the far flow has more goodput than in the simulator, and the near \
               flow less. The near sender's host wakes late and sends in clumps, so the queue \
               before the receiver is not always full. The far flow, which grows by a segment a \
