@@ -10,7 +10,6 @@ pub(crate) struct Error {
     pub(crate) kind: ErrorKind,
     /// What failed, on which object, and the reason, in one sentence without a full stop.
     pub(crate) what: String,
-    /// One action that may help.
     pub(crate) advice: Option<String>,
     /// Whether the file or folder concerned does not exist.
     pub(crate) is_missing: bool,
@@ -39,7 +38,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Changes fields of a value, because `#[non_exhaustive]` types of other crates permit no literals.
+/// Changes fields of a value: `#[non_exhaustive]` types of other crates permit no literals.
 #[cfg(test)]
 macro_rules! but {
     ($base:expr, $($field:ident: $value:expr),* $(,)?) => {{
@@ -84,8 +83,7 @@ fn flag(option: CallOption) -> &'static str {
     }
 }
 
-/// Replaces the name of each library option in `text` by its flag. The text comes from the library
-/// or from a peer.
+/// Replaces the names of library options in `text`, which may be from a peer.
 fn in_flags(text: &str) -> String {
     let named = CallOption::named_in(text).into_iter();
     named.fold(text.to_owned(), |text, option| text.replace(&option.to_string(), flag(option)))

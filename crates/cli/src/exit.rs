@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) const DONE: u8 = 0;
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The statuses and their meanings, as `--help` and the man page show them.
+/// Shown by `--help` and the man page.
 pub(crate) const TABLE: &str = "\
 Exit status:
   0    done; the copied data are verified, unless the summary says NOT verified
@@ -30,7 +30,7 @@ pub(crate) fn status(kind: ErrorKind) -> u8 {
         ErrorKind::Stalled => 7,
         ErrorKind::SomeFiles => 8,
         ErrorKind::Cancelled => INTERRUPTED,
-        // Unfinished, and kinds that a newer library adds.
+        // A newer library may add kinds.
         _ => 1,
     }
 }
@@ -50,9 +50,8 @@ pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The result of a command that only writes to stdout. A command that was cancelled because the
-/// reader of stdout closed its pipe returns [`DONE`]; after a failed write, `main` replaces this
-/// status.
+/// The result of a command that only writes to stdout. A command that was cancelled because nobody
+/// reads stdout returns [`DONE`]; after a failed write, `main` replaces this status.
 pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
     match (done, console::cancelled()) {
         (Err(error), Some(Cancelled::Unread)) if is_cancel(error.kind) => Ok(DONE),
@@ -64,13 +63,11 @@ pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
     }
 }
 
-/// Whether a cancelled call may end with an error of this kind. An error of any other kind has
-/// another cause.
+/// Whether a cancelled call may end with this error.
 fn is_cancel(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Cancelled | ErrorKind::Unfinished)
 }
 
-/// Prints the error to stderr and returns its exit status.
 pub(crate) fn fail(error: &Error) -> u8 {
     console::error(error);
     status(error.kind)

@@ -1,5 +1,4 @@
-//! Advice for flags that `longhaul cp`, `sync` and `serve` lack, but that scp, rsync, rclone or the
-//! servers of other tools have.
+//! Advice for flags that longhaul lacks but that scp, rsync, rclone or other servers have.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -128,7 +127,7 @@ fn habits(subcommand: &str) -> &'static Habits {
     }
 }
 
-/// Advice for a negative number, which clap would offer to treat as a file.
+/// clap would offer to treat a negative number as a file.
 fn negative(flag: &str) -> Option<&'static str> {
     let digit = flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit());
     digit.then_some("rates, sizes, times and ratios are never negative")
@@ -142,8 +141,7 @@ fn is_typing_error(flag: &str, near: &str) -> bool {
     strsim::damerau_levenshtein(&flag, &near) * 3 <= flag.chars().count().max(3)
 }
 
-/// Adds advice to the error about an unknown flag of `subcommand`, and removes a suggestion that is
-/// not similar.
+/// Adds advice about an unknown flag, and removes a suggestion that is not similar.
 pub(crate) fn explain(mut error: clap::Error, subcommand: &str) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

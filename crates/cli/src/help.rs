@@ -1,5 +1,4 @@
-//! Short help: `longhaul help cp` and `help sync` print examples and the most used flags on one
-//! screen, and `help cp PROTOCOL` prints the settings of a protocol.
+//! Short help of `cp` and `sync` on one screen, and `help cp PROTOCOL`.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -39,8 +38,8 @@ const OF_SYNC: [(&str, &str); 6] = [
 /// Width of a page, in columns.
 const WIDTH: usize = 80;
 
-/// Prints the page of `longhaul help cp [PROTOCOL]` or `longhaul help sync`, and returns the exit
-/// status; `None` for other arguments, which clap handles.
+/// Prints the page of `longhaul help cp [PROTOCOL]` or `longhaul help sync`; `None` for other
+/// arguments, which clap handles.
 pub(crate) fn answer(argv: &[OsString]) -> Option<u8> {
     let words: Option<Vec<&str>> = argv.iter().skip(1).map(|word| word.to_str()).collect();
     let page = match words?.as_slice() {
@@ -129,7 +128,7 @@ fn page(row: &Row) -> String {
     page
 }
 
-/// Lists the settings that apply to all sources together.
+/// The settings that apply to all sources together.
 fn shared(row: &Row) -> String {
     let shared = row
         .options

@@ -1,9 +1,9 @@
-//! `--json`: one object a line on stdout, each with its `event`. docs/events.md has each event of
-//! each command and its fields.
+//! `--json`: one object a line on stdout, each with its `event`. docs/events.md lists the events
+//! and their fields.
 //!
 //! If a field has a unit, its name ends with the unit, such as `seconds` or `bps` (bits a second).
-//! Paths that are not UTF-8 are shown with replacement characters, and have all their bytes in a
-//! second field whose name ends in `_hex`.
+//! A path that is not UTF-8 is shown with replacement characters; a second field whose name ends in
+//! `_hex` has all its bytes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -136,7 +136,7 @@ fn event_value(event: &Event) -> Value {
         Event::Warning(text) => json!({"event": "warning", "text": text}),
         Event::Progress(progress) => progress_value(progress),
         Event::Lagged(count) => json!({"event": "lagged", "count": count}),
-        // An event of a newer library.
+        // A newer library may have more events.
         other => json!({"event": "other", "text": format!("{other:?}")}),
     }
 }
@@ -147,8 +147,8 @@ fn of_path(event: &str, path: &Path) -> Value {
     value
 }
 
-/// Sets `field` to the path. If the path is not UTF-8, also sets `field` + `_hex` to its bytes,
-/// because two such paths may look the same.
+/// Sets `field` to the path. If it is not UTF-8, also sets `field` + `_hex` to its bytes, because
+/// two such paths may look the same.
 pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     value[field] = json!(path.display().to_string());
     if path.to_str().is_none() {
@@ -227,7 +227,7 @@ fn segments(Segments { sent, retransmitted }: Segments) -> Value {
     json!({"sent": sent, "retransmitted": retransmitted})
 }
 
-/// The receiving host's capacity and its use.
+/// The receiving host's capacity.
 fn receives(capacity: ReceiveCapacity) -> Value {
     json!({
         "rate_bps": capacity.rate.as_bps(),
@@ -251,7 +251,7 @@ pub(crate) fn put_error(value: &mut Value, error: &Error) {
 }
 
 /// Result of a request: `failed` after an error, or if files failed and none was copied; `partial`
-/// if some files failed; otherwise `done`.
+/// if some files failed.
 pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     match moved {
         _ if has_error => "failed",
@@ -296,7 +296,7 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
             value["bytes"] = json!(moved.bytes);
             value["files"] = json!(moved.files);
             value["failed_files"] = json!(moved.failed);
-            // `took` is not zero, because a request takes more than a nanosecond.
+            // A request takes more than a nanosecond.
             value["rate_bps"] = json!((moved.bytes as f64 * 8.0 / seconds) as u64);
             value["result"] = json!(served_result(moved, error.is_some()));
             if let Some(error) = error {

@@ -1,5 +1,4 @@
-//! Shared code of the commands that stay connected to a server's streams or rooms: flags, the
-//! client, and the thread that reads the frames or messages to send.
+//! Code for the commands that stay connected to a server's streams or rooms.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -40,8 +39,8 @@ impl LiveArgs {
         Duration::from_nanos(self.retry_for.as_nanos())
     }
 
-    /// Returns a client for `url`, and a handle that cancels its requests. `wrong` has the
-    /// error text and the advice for a URL that names no server.
+    /// A client for `url`, and a handle that cancels its requests. `wrong` has the error text and
+    /// the advice for a URL that names no server.
     pub(crate) fn client(
         &self,
         url: &Location,
@@ -62,7 +61,6 @@ impl LiveArgs {
         Notes { json: self.json, quiet: self.quiet }
     }
 
-    /// Prints the error of a command; returns the exit status.
     pub(crate) fn status(&self, done: Result<u8, Error>) -> u8 {
         match exit::of_view(done) {
             Ok(status) => status,
@@ -90,7 +88,6 @@ impl Notes {
         }
     }
 
-    /// Prints that the connection was lost or restored.
     pub(crate) fn connected(self, connected: bool) {
         if self.json {
             let again = json!({"event": "heard-again"});
@@ -119,7 +116,7 @@ impl Feeding {
     ) -> Result<Feeding, Error> {
         let (tell, fed) = channel();
         let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
-            // Nobody receives the result if the command has already ended.
+            // The command may already have ended.
             let _ = tell.send(feed());
         });
         let failed = |error| format!("cannot start a thread: {error}");
@@ -127,8 +124,7 @@ impl Feeding {
         Ok(Feeding(fed))
     }
 
-    /// Waits for the end of the thread, for at most one report interval (1 s). Returns the
-    /// thread's result, or `None` if the thread still runs.
+    /// Waits for the end of the thread, for at most one second. `None` if the thread still runs.
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
         match self.0.recv_timeout(EVERY) {
             Ok(ended) => Some(ended),

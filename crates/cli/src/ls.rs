@@ -30,7 +30,7 @@ shown as links. If the last part of PATH has *, ?, [...] or {a,b}, the matching 
 without the contents of folders. Needs the right to read. Without --json all names are read and \
 sorted before the first is printed.";
 
-/// Limit of sorted names, so that a hostile server cannot fill the memory.
+/// Limit of sorted names: a hostile server could fill the memory.
 const SORTED: usize = 5_000_000;
 
 /// List a folder on another host
@@ -118,7 +118,6 @@ fn print(args: &LsArgs, names: impl Iterator<Item = Result<Named, Error>>) -> Re
     Ok(())
 }
 
-/// The name, escaped for a terminal.
 fn shown(named: &Named) -> String {
     plain::path(path(named))
 }

@@ -1,13 +1,12 @@
 //! The `longhaul` command.
 //!
 //! [`args`] parses the command line, adds defaults from the configuration, and calls the
-//! subcommand. Each subcommand has its own file, which defines and checks its arguments, and runs
-//! it.
+//! subcommand. Each subcommand has its own file.
 //!
 //! Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`, `0.1%`), [`reach`] (how
-//! another host is reached), [`exit`] (statuses), [`console`] (choice of stdout or stderr),
-//! [`screen`] (shows a running copy, with [`progress`], [`json`] and [`report`]), [`plain`]
-//! (escapes text from others), [`signals`], [`scenario_file`].
+//! another host is reached), [`exit`] (statuses), [`console`] (stdout and stderr), [`screen`]
+//! (shows a running copy, with [`progress`], [`json`] and [`report`]), [`plain`] (escapes text from
+//! others), [`signals`], [`scenario_file`].
 
 mod args;
 mod cat;
@@ -66,7 +65,7 @@ use crate::error::ErrorKind;
 
 fn main() -> ExitCode {
     let status = args::run();
-    // Output may be incomplete, so the command must not report success.
+    // A command with incomplete output must not report success.
     let lost = status == exit::DONE && console::has_lost();
     ExitCode::from(if lost { exit::status(ErrorKind::LocalFile) } else { status })
 }

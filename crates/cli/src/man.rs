@@ -1,4 +1,4 @@
-//! `longhaul man`: manual pages, generated from the definitions of the flags.
+//! `longhaul man`: manual pages.
 
 use std::path::PathBuf;
 
@@ -26,8 +26,7 @@ pub(crate) fn run(args: &ManArgs, root: Command) -> u8 {
     }
 }
 
-/// Returns the whole command line. Its help also shows the settings of protocols, which `cp --help`
-/// hides.
+/// The whole command line. Its help also shows the settings of protocols, which `cp --help` hides.
 fn with_settings(root: Command) -> Command {
     ["cp", "sync"].into_iter().fold(root, |root, name| {
         root.mut_subcommand(name, |copying| {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
 
-/// Bytes of header and tag of a data datagram, which `cp --rate` counts and the model does not.
+/// Bytes of header and tag of a data datagram, which the model does not count.
 const OVERHEAD: u64 = 32;
 
 /// Predict a copy or a stream from RBUDP's equations
@@ -97,11 +97,11 @@ enum Quantity {
 }
 
 struct Row {
-    /// The JSON name, which ends with the unit if the quantity has one.
+    /// The JSON name, which ends with the unit if there is one.
     key: &'static str,
-    /// The number of the paper's equation; empty if the quantity has none.
+    /// Number of the paper's equation, or empty.
     equation: &'static str,
-    /// The quantity's symbol in the paper; empty if the paper has no symbol for it.
+    /// Symbol in the paper, or empty.
     symbol: &'static str,
     what: &'static str,
     quantity: Quantity,

@@ -15,7 +15,7 @@ pub(crate) const READY: &str = "READY=1";
 /// The server is stopping.
 pub(crate) const STOPPING: &str = "STOPPING=1";
 
-/// Returns the state of a server that is reading its configuration again. [`READY`] follows.
+/// The state of a server that is reading its configuration again. [`READY`] follows.
 pub(crate) fn reloading() -> String {
     let now = clock_gettime(ClockId::Monotonic);
     let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;

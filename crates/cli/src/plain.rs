@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Escapes what a terminal would interpret in `text`, such as `\n`, `\u{1b}` and `\u{202e}`.
+/// Escapes what a terminal would interpret, such as `\n`, `\u{1b}` and `\u{202e}`.
 pub(crate) fn text(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -17,8 +17,7 @@ pub(crate) fn text(text: &str) -> String {
     plain
 }
 
-/// Escapes `path` like [`text`]. Each byte that is not UTF-8 becomes a hexadecimal number, such as
-/// `\xff`.
+/// Escapes `path` like [`text`]. Bytes that are not UTF-8 become hexadecimal, such as `\xff`.
 pub(crate) fn path(path: &Path) -> String {
     let mut plain = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -30,7 +29,7 @@ pub(crate) fn path(path: &Path) -> String {
     plain
 }
 
-/// Whether a terminal interprets the character instead of showing it.
+/// Whether a terminal interprets the character.
 fn is_obeyed(letter: char) -> bool {
     let marks = matches!(letter, '\u{200e}' | '\u{200f}');
     let turns = marks || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -32,7 +32,6 @@ second of UDP payload, as in cp --rate; each measurement sends for --time. Witho
 rates rise until the path is full. A probe takes at most 600 s. If one measurement fails, the \
 others still run, and the exit status reports the failure: 3 if UDP is blocked.";
 
-/// Limits of `--time`.
 const TIMES: std::ops::RangeInclusive<Span> = Span::from_millis(10)..=Span::from_secs(10);
 
 /// Measure the path to a server: round trips, MTU, throughput and loss at rising rates
@@ -87,7 +86,7 @@ pub(crate) fn run(args: &ProbeArgs, settings: &[Setting]) -> u8 {
     }
 }
 
-/// Runs all measurements; returns the exit status of the first failed measurement, or success.
+/// Returns the exit status of the first failed measurement, or success.
 fn start(
     args: &ProbeArgs,
     settings: &[Setting],
@@ -268,7 +267,7 @@ fn path_fields(path: &PathFound) -> Value {
 }
 
 /// The path, and the highest received rate of each kind of measurement in each direction, such as
-/// `udp_up_bps` or `tcp_down_bps`.
+/// `udp_up_bps`.
 fn summary(path: Option<&PathFound>, all: &[Measured], status: u8) -> Value {
     let mut summary = path.map_or_else(|| json!({}), path_fields);
     for measured in all {

@@ -13,32 +13,27 @@ use crate::console;
 use crate::plain;
 use crate::quantity::count;
 
-/// Interval between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Highest number of redraws of the bar per second.
 const DRAWS: u8 = 10;
 
-/// Highest number of sources with their own line. If there are more, only the fastest have a line.
+/// Highest number of sources with their own line. If there are more, only the fastest have one.
 const LINES: usize = 8;
 
 pub(crate) enum Meter {
     Hidden,
-    /// Bars that are redrawn.
     Bars(Bars),
-    /// A line every 10 s.
     Lines(Calm),
 }
 
-/// Decides when the next line is due.
 pub(crate) struct Calm {
     /// Time of the last line, or of the start.
     last: Instant,
-    /// Whether there was any progress.
     began: bool,
 }
 
-/// A bar for the whole copy; above it a line for each of several sources; below it the losses and
-/// the file's name. All of them in one line would exceed 80 columns.
+/// A bar for the whole copy. Above it is a line for each of several sources; below it are the
+/// losses and the file's name. One line for all would exceed 80 columns.
 pub(crate) struct Bars {
     all: MultiProgress,
     overall: ProgressBar,
@@ -48,7 +43,6 @@ pub(crate) struct Bars {
     sources: Vec<ProgressBar>,
     /// Whether the terminal is too narrow for the bar next to its numbers.
     is_narrow: bool,
-    /// Whether anything was drawn.
     began: bool,
 }
 
@@ -103,19 +97,16 @@ impl Bars {
         self.sources.iter().for_each(ProgressBar::abandon);
         self.overall.abandon();
         self.more.abandon();
-        // The final state shows no file.
         self.name.finish_and_clear();
     }
 }
 
-/// Whether stderr is a terminal that can redraw (`TERM` is set, and is not `dumb`).
+/// Whether stderr is a terminal that can redraw: `TERM` is set, and is not `dumb`.
 pub(crate) fn can_draw() -> bool {
     console::is_terminal() && env::var_os("TERM").is_some_and(|name| name != "dumb")
 }
 
-/// The bar and its numbers.
 const BAR: &str = "[{bar:12}] {wide_msg}";
-/// A text without a bar.
 const LINE: &str = "{wide_msg}";
 
 /// Minimum number of columns for the bar next to its numbers.
@@ -130,7 +121,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Meter {
-    /// A bar if stderr is a terminal that can redraw, otherwise lines; hidden if not `wanted`.
+    /// A bar if stderr can redraw, otherwise lines; hidden if not `wanted`.
     pub(crate) fn new(wanted: bool) -> Meter {
         match wanted {
             false => Meter::Hidden,
@@ -158,7 +149,7 @@ impl Meter {
         }
     }
 
-    /// Runs `act` while the bars are hidden, so that `act` can print.
+    /// Hides the bars, so that `act` can print.
     pub(crate) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         match self {
             Meter::Bars(bars) => bars.all.suspend(act),
@@ -166,7 +157,6 @@ impl Meter {
         }
     }
 
-    /// Shows the final state of a complete copy.
     pub(crate) fn complete(&mut self, summary: &Summary) {
         match self {
             Meter::Bars(bars) if bars.began => {
@@ -187,8 +177,8 @@ impl Meter {
     }
 }
 
-/// Shortens a path to `columns` characters, at least one. The end of the path stays, because the
-/// end is the most specific part.
+/// Shortens a path to `columns` characters, at least one. The end stays: it is the most specific
+/// part.
 fn end_of(path: &str, columns: usize) -> String {
     let count = path.chars().count();
     if count <= columns {
@@ -198,7 +188,7 @@ fn end_of(path: &str, columns: usize) -> String {
     ['…'].into_iter().chain(kept).collect()
 }
 
-/// The final progress, from the summary, so that both have the same figures.
+/// The final progress, with the figures of the summary.
 fn overall(summary: &Summary) -> Progress {
     let mut progress = Progress::default();
     (progress.bytes, progress.total_bytes) = (summary.bytes, summary.bytes);
@@ -220,8 +210,8 @@ fn print(progress: &Progress) {
     }
 }
 
-/// Returns a line for each of several sources; for more than [`LINES`], lines for the fastest, and
-/// one line for the others together.
+/// A line for each source. If there are more than [`LINES`], the fastest have one each, and the
+/// others share one.
 fn source_lines(rows: &[SourceRow]) -> Vec<String> {
     if rows.len() <= LINES {
         return rows.iter().map(source_line).collect();
@@ -245,7 +235,6 @@ fn source_line(row: &SourceRow) -> String {
     )
 }
 
-/// All figures in one line.
 fn line(progress: &Progress) -> String {
     match how(progress) {
         more if more.is_empty() => how_far(progress),
@@ -267,7 +256,7 @@ fn how_far(progress: &Progress) -> String {
     if total_bytes > 0 {
         parts.push(format!("{:.1} %", 100.0 * bytes as f64 / total_bytes as f64));
     }
-    // At the end the current rate is zero and is left out.
+    // At the end the current rate is zero.
     if bytes < total_bytes || rate_now > Rate::ZERO {
         parts.push(rate_now.to_string());
     }
@@ -292,7 +281,7 @@ fn how(progress: &Progress) -> String {
     line
 }
 
-/// Formats a time span: `3.2 s`, `4 min 12 s`, `2 h 5 min`.
+/// Formats a time as `3.2 s`, `4 min 12 s`, `2 h 5 min`.
 pub(crate) fn duration(span: Span) -> String {
     let seconds = span.as_nanos() / 1_000_000_000;
     match seconds {
@@ -331,7 +320,7 @@ mod tests {
     fn without_a_terminal_a_line_is_printed_every_ten_seconds() {
         let start = Instant::now();
         let mut calm = Calm::new(start);
-        // A copy's progress events come every 100 ms, here for 35 s.
+        // Progress comes every 100 ms, here for 35 s.
         let times = (1..=350).map(|tenths| Duration::from_millis(100 * tenths));
         let lines: Vec<_> = times.filter(|time| calm.is_due(start + *time)).collect();
         assert_eq!(lines, [10, 20, 30].map(Duration::from_secs));
@@ -352,7 +341,7 @@ mod tests {
         let bar = "[============] ".len();
         assert!(bar + how_far(&progress).len() <= 80, "{}", how_far(&progress));
         assert!(how(&progress).len() <= 80, "{}", how(&progress));
-        // Without the bar, 40 columns show the percentage, the rate and the time left.
+        // Without the bar, 40 columns show the most important figures.
         let narrow: String = how_far(&progress).chars().take(40).collect();
         assert!(narrow.starts_with("100.0 %, 940.00 Mbit/s, 59 min 59 s left"), "{narrow}");
     }
@@ -380,7 +369,7 @@ mod tests {
             refused: 0,
             rtt: Span::ZERO)
         };
-        // Ten sources at 1 to 10 Mbit/s; the two slowest have 3 Mbit/s together.
+        // Ten sources at 1 to 10 Mbit/s.
         let rows: Vec<SourceRow> = (1..=10).map(row).collect();
         let lines = source_lines(&rows);
         assert_eq!(

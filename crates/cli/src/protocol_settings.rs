@@ -1,4 +1,4 @@
-//! The settings of all protocols as flags, generated from the registry.
+//! The settings of all protocols as flags.
 
 use crate::error::{Error, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -6,12 +6,11 @@ use longhaul_proto::kind::Kind;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::{ProtocolOption, SettingError, Settings};
 
-/// The settings that the user gave, for any protocol.
+/// Settings that the user gave, for any protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProtocolSettings(Vec<(&'static str, Given)>);
 
-/// A value for all sources, or a value for each named source; rates in bits a second, times in
-/// seconds.
+/// A value for all sources, or for each named one; rates in bits a second, times in seconds.
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
     /// For all sources; `None` for `auto`, the default.
@@ -91,8 +90,8 @@ pub(crate) fn is_setting(flag: &str) -> bool {
 }
 
 /// Formats a value for help. A fraction without a unit is rounded to five significant digits. A
-/// number without a unit that has more than six characters is written with an exponent (`1e9`) if
-/// that is shorter.
+/// number without a unit that has more than six characters gets an exponent (`1e9`) if that is
+/// shorter.
 fn shown(option: &ProtocolOption, value: f64) -> String {
     if !matches!(option.kind, Kind::Number | Kind::Count) {
         return option.written(value);
@@ -103,7 +102,6 @@ fn shown(option: &ProtocolOption, value: f64) -> String {
     if plain.len() > 6 && power.len() < plain.len() { power } else { plain }
 }
 
-/// Parser of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     kind: Kind,
@@ -146,8 +144,8 @@ impl Given {
 }
 
 impl ProtocolSettings {
-    /// The settings of `row`'s protocol for a source. A setting that this protocol lacks is ignored
-    /// if it comes from the configuration file (`is_default`); otherwise it is an error.
+    /// The settings of `row`'s protocol for a source. A setting that this protocol lacks is an
+    /// error, unless it comes from the configuration file (`is_default`).
     pub(crate) fn of(
         &self,
         row: &'static Row,
@@ -199,9 +197,8 @@ impl Args for ProtocolSettings {
             let arg = Arg::new(flag.name).long(flag.name);
             let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
-            // The help of a command leaves the settings out; `longhaul help cp PROTOCOL` and the
-            // manual list them. Clap's `hide` is not used, because a configuration file cannot set
-            // hidden flags.
+            // `longhaul help cp PROTOCOL` and the manual list the settings. Clap's `hide` is not
+            // used, because a configuration file cannot set hidden flags.
             let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });

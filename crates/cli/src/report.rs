@@ -65,7 +65,7 @@ pub(crate) fn event(event: &Event) -> String {
             format!("{}: {}", plain::text(source), self::event(event))
         }
         Event::Warning(text) => plain::text(text),
-        // An event of a newer library.
+        // A newer library may have more events.
         other => plain::text(&format!("{other:?}")),
     }
 }
@@ -73,15 +73,13 @@ pub(crate) fn event(event: &Event) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Copy,
-    /// A copy from replicas.
     Replicas,
     DryRun,
     /// A measurement that writes nothing.
     Fake,
 }
 
-/// The lines of a summary: what was copied and, for long copies, what limited it. `verbose` adds
-/// further figures.
+/// The lines of a summary: what was copied and, for long copies, what limited it.
 pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String> {
     let left = summary.bytes.saturating_sub(summary.resumed_bytes);
     if kind == Kind::DryRun {
@@ -141,13 +139,12 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     lines
 }
 
-/// Whether everything was already there.
 fn is_nothing(summary: &Summary) -> bool {
     let there = summary.skipped_files >= summary.files;
     there && came(summary).is_none() && summary.failed_files == 0 && summary.failed_sources == 0
 }
 
-/// The amount that this run copied, if any; folders are mentioned only if there is nothing else.
+/// What this run copied, if anything; folders are mentioned only if there is nothing else.
 fn came(summary: &Summary) -> Option<String> {
     let Summary { copied_files, copied_bytes, links, folders, .. } = *summary;
     let mut came = Vec::new();
@@ -206,7 +203,6 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     format!("longhaul: copied {came} in {time}{goodput}, {verified}")
 }
 
-/// The origin of a receiving capacity, in a word.
 pub(crate) fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Given => "given",
@@ -268,7 +264,6 @@ fn path_found(found: &Found, elapsed: Span) -> String {
     format!("  found    {rate}, the first rate after {after}{loss}{shared}")
 }
 
-/// The goodput line of a copy without datagrams.
 fn stream_speed(summary: &Summary) -> String {
     let Summary { goodput, protocol, cipher, setup, .. } = summary;
     format!("  goodput  {goodput} by {protocol} ({cipher}), first data after {setup}")
@@ -283,7 +278,7 @@ fn lost_at_receiver(summary: &Summary) -> u64 {
     summary.socket_lost + summary.memory_lost + summary.early_lost
 }
 
-/// A short form of the losses; empty if `shown`, which means that the verbose line shows them.
+/// The losses in short; empty if `shown`, which means that the verbose line shows them.
 fn lost(summary: &Summary, shown: bool) -> String {
     let share = |lost: u64| LossRatio::of(lost, summary.sender.sent);
     match (lost_on_path(summary), lost_at_receiver(summary)) {
@@ -341,7 +336,6 @@ fn refused(summary: &Summary) -> Option<String> {
         .then(|| format!("  refused  {refused}: foreign, forged, replayed or not requested"))
 }
 
-/// The bottleneck of the copy, and how to make it faster.
 fn bound(by: BoundBy) -> &'static str {
     match by {
         BoundBy::Path => "by the path: it was full",

@@ -8,17 +8,14 @@ use longhaul_proto::units::Rate;
 use super::{Finding, Grade, Want};
 
 const INTERFACES: &str = "/sys/class/net";
-/// From this rate on, `doctor` recommends an MTU of 9000 bytes, because larger packets need less
-/// CPU.
+/// From this rate on, an MTU of 9000 bytes is recommended: larger packets need less CPU.
 const JUMBO: Rate = Rate::from_mbps(5_000);
 
-/// An active interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Link {
     name: String,
     mtu: u32,
-    /// The reported speed. Some bridges and tunnels, and the cards of most virtual machines, report
-    /// none.
+    /// The reported speed. Some bridges and tunnels, and most virtual machines, report none.
     speed: Option<Rate>,
     /// Whether the interface is a physical network card, or the card of a virtual machine.
     hardware: bool,
@@ -59,8 +56,7 @@ fn link(folder: &Path) -> Option<Link> {
     Some(Link { name, mtu: read("mtu")?.parse().ok()?, speed, hardware })
 }
 
-/// Grades `link`, one of `all`. A slow link is bad only if the user gave the rate and no other
-/// interface is fast enough.
+/// A slow link is bad only if the user gave the rate and no other interface is fast enough.
 fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
     let Link { name, mtu, speed, .. } = link;
     let slow = speed.is_some_and(|speed| speed < want.rate);

@@ -27,8 +27,7 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let mut programs: Vec<Program> = commands.collect();
     let own = !scenario.flows.is_empty();
     let requested = requested_programs(args, scenario.node_name(0), !own);
-    // If the command line has commands (or a shell runs, because there are no flows), the run ends
-    // with them, and the scenario's commands do not set the exit status.
+    // If the command line has commands, or a shell runs, the run ends with these.
     let limit = if requested.is_empty() { Some(scenario.time_limit) } else { None };
     programs.iter_mut().for_each(|program| program.counts = requested.is_empty());
     programs.extend(requested);

@@ -1,4 +1,4 @@
-//! Runs flows and programs concurrently; [`programs::run`] decides when a run ends.
+//! Runs flows and programs concurrently.
 
 use std::thread;
 use std::time::Instant;
@@ -14,14 +14,12 @@ const EXIT_UNFINISHED: u8 = 1;
 
 pub(super) struct Played {
     pub(super) status: u8,
-    /// Results of the scenario's flows.
     pub(super) flows: Vec<FlowEnd>,
     /// Requested settings that could not be applied.
     pub(super) absent: Vec<String>,
 }
 
-/// Runs everything in `plan` on the hosts of `emulation`, until the run ends or `signals` catches a
-/// signal.
+/// Runs everything in `plan`, until the run ends or `signals` catches a signal.
 pub(super) fn play(
     emulation: &Emulation,
     plan: &Plan,
@@ -69,7 +67,7 @@ pub(super) fn play(
     let mut status = status?;
     if alone && [0, EXIT_TIME_LIMIT].contains(&status) {
         let all = flows.iter().all(|flow| flow.finished && flow.error.is_none());
-        // Endless flows run until the time limit, so its expiry is a normal end.
+        // Endless flows run until the time limit.
         status = match (all, status) {
             (true, _) => 0,
             (false, 0) => EXIT_UNFINISHED,

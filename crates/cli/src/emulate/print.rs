@@ -13,11 +13,11 @@ use crate::{link_tally, table};
 const HEAD: [&str; 9] =
     ["flow", "by", "delivered", "goodput", "seconds", "sent", "lost", "resent", "waste"];
 
-/// Number of columns with text, at the left; the other columns have numbers.
+/// Number of columns with text.
 const WORDS: usize = 2;
 
-/// The flows as a table: headings, then a line for each flow. If a flow failed or did not finish,
-/// the next line has the reason.
+/// Headings, then a line for each flow. If a flow failed or did not finish, the next line has the
+/// reason.
 pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(flows.iter().map(|flow| row(flow).to_vec()));
@@ -30,7 +30,7 @@ pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     lines
 }
 
-/// The reason why a flow failed or did not finish; `None` after a success.
+/// Why a flow failed or did not finish.
 fn trouble(flow: &FlowEnd) -> Option<String> {
     match (&flow.error, flow.finished, flow.object) {
         (Some(error), ..) => Some(format!("FAILED: {error}")),
@@ -89,7 +89,7 @@ pub(super) fn flow(flow: &FlowEnd) -> Value {
     })
 }
 
-/// The emulator's counters as one JSON object.
+/// The emulator's counters.
 pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
     let reason = match statistics.verdict() {
         Verdict::Valid => None,

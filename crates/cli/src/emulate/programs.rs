@@ -16,13 +16,12 @@ use signal_hook::iterator::Signals;
 
 use super::say;
 
-/// Exit status at the time limit, the same as that of coreutils' `timeout`.
+/// Exit status at the time limit, as of coreutils' `timeout`.
 pub(super) const EXIT_TIME_LIMIT: u8 = 124;
 
 /// Time for a command to end after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A program to start on a host.
 pub(super) struct Program {
     pub(super) host: String,
     pub(super) words: Vec<String>,
@@ -43,21 +42,19 @@ impl Program {
 pub(super) enum Event {
     /// The program with this index ended.
     Ended(usize, io::Result<ExitStatus>),
-    /// All flows except the endless ones have ended, and there is no program to wait for.
+    /// All flows except the endless ones have ended.
     Flows,
     Signal(i32),
 }
 
-/// Catches the signals that end a run, so that none is lost from now on.
+/// Catches the signals that end a run.
 ///
-/// A shell starts its background jobs with SIGINT ignored. SIGINT is caught even then, because a
-/// user who sends it wants to end the run. If SIGHUP was ignored at the start, it stays ignored,
-/// because that is the purpose of `nohup`.
+/// A shell starts its background jobs with SIGINT ignored, but a user who sends it wants to end the
+/// run. SIGHUP stays ignored if it was, because that is the purpose of `nohup`.
 pub(super) struct CaughtSignals(Signals);
 
 impl CaughtSignals {
-    /// Starts no thread, because the kernel gives a user namespace only to a process with a single
-    /// thread.
+    /// Starts no thread: the kernel gives a user namespace only to a process with a single thread.
     pub(super) fn watch() -> Result<CaughtSignals, EmulationError> {
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup));
@@ -80,8 +77,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Creates the receiver. Each signal that ends a run stops the flows and becomes an event, even
-    /// a signal that arrived before this call.
+    /// Each signal that ends a run stops the flows and becomes an event, even if it arrived before
+    /// this call.
     pub(super) fn of(caught: CaughtSignals, stop: &Stop) -> Result<Events, EmulationError> {
         let (sender, inbox) = channel();
         let CaughtSignals(mut signals) = caught;
@@ -99,7 +96,7 @@ impl Events {
         self.sender.clone()
     }
 
-    /// Returns the exit status for a received signal; `None` if there was no signal.
+    /// The exit status for a received signal.
     pub(super) fn signalled(&self) -> Option<u8> {
         self.inbox.try_iter().find_map(|event| match event {
             Event::Signal(signal) => Some(of_signal(signal)),
@@ -109,12 +106,10 @@ impl Events {
 }
 
 /// Runs `programs`, each from its start time after `began`. Returns at the end of the last program
-/// of the list (without programs, at the end of the flows), at `limit`, or after a signal. The
-/// other programs end with the emulation.
+/// of the list (without programs, at the end of the flows), at `limit`, or after a signal.
 ///
-/// Returns the last program's exit status. If it is 0, returns the status of the first other
-/// program that failed and whose failure counts; without one, returns 0. Returns
-/// [`EXIT_TIME_LIMIT`] at `limit`, and a shell's status for a signal.
+/// Returns the last program's exit status; if it is 0, that of the first other program whose
+/// failure counts. Returns [`EXIT_TIME_LIMIT`] at `limit`, and a shell's status for a signal.
 pub(super) fn run(
     emulation: &Emulation,
     programs: &[Program],
@@ -151,14 +146,12 @@ pub(super) fn run(
 struct Watch<'a> {
     inbox: &'a Receiver<Event>,
     programs: &'a [Program],
-    /// The status of the first failed program whose failure counts; the last program is not
-    /// considered.
+    /// The status of the first failed program whose failure counts, except the last program.
     failed: Option<u8>,
 }
 
 impl Watch<'_> {
-    /// Waits for an event that ends the run, until `deadline` if there is one. Prints the failure
-    /// of each program but the last.
+    /// Waits for an event that ends the run. Prints the failure of each program but the last.
     fn wait(&mut self, deadline: Option<Instant>) -> Option<Event> {
         loop {
             let event = match deadline {
@@ -191,8 +184,8 @@ impl Watch<'_> {
         }
     }
 
-    /// The exit status after an event. After a signal, the program that `decides` the status, the
-    /// last of the list, gets some time to end.
+    /// The exit status after an event. After a signal, the last program of the list gets some time
+    /// to end.
     fn end_of(&mut self, event: Event, decides: Option<Pid>) -> Result<u8, EmulationError> {
         match event {
             Event::Ended(_, status) => {
@@ -216,7 +209,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits up to [`GRACE`] for the last program of the list, or for the next signal.
+    /// Waits up to [`GRACE`] for the last program, or for the next signal.
     fn linger(&self) {
         let deadline = Instant::now() + GRACE;
         loop {
@@ -246,7 +239,7 @@ fn launch(emulation: &Emulation, program: &Program) -> Result<Child, EmulationEr
     })
 }
 
-/// Sends an event when `child`, the program with index `place`, has ended.
+/// Sends an event when the program with index `place` has ended.
 fn report_end(place: usize, mut child: Child, events: Sender<Event>) -> Result<(), EmulationError> {
     let wait = move || {
         // The run may already have ended.

@@ -11,7 +11,7 @@ use longhaul_testbed::alone;
 
 use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
 
-/// Without strace the test is skipped, unless `is_required` sets `CI_REQUIRE`.
+/// Runs a test of this file without strace. With `is_required`, `CI_REQUIRE` forbids the skip.
 fn run_without_strace(is_required: bool) -> Output {
     let name = "a_large_file_is_synced_before_its_journal_entry_and_its_name";
     let mut test = alone::command(&format!("files::on_disk::{name}"));
