@@ -30,8 +30,7 @@ pub struct Arrival {
     pub number: PacketNumber,
     /// The block that the datagram carried.
     pub block: Block,
-    /// When the datagram reached the host; earlier than the call of [`Receiver::on_datagrams`] if
-    /// the program was busy.
+    /// When the datagram reached the host.
     pub at: Time,
 }
 
@@ -172,25 +171,21 @@ pub struct Setup {
     pub overhead: Bytes,
     /// The session's estimate of the round-trip time.
     pub rtt: Span,
-    /// The rate that the user fixed, in bits a second of UDP payload. The protocol never exceeds
-    /// this rate. The protocol reduces the rate on loss only if reacting to loss is its purpose
-    /// (its page in the documentation says so). `None`: the protocol finds a rate by itself.
+    /// The rate that the user fixed, in bits a second of UDP payload; the protocol never exceeds
+    /// this rate. `None`: the protocol finds a rate by itself.
     pub rate: Option<Rate>,
     /// The highest rate that a protocol may choose by itself, in bits a second of UDP payload. With
     /// a fixed rate as well, the smaller of the two applies.
     pub rate_limit: Option<Rate>,
     /// The speed of the sending host's network card in bits a second of UDP payload in full
-    /// datagrams, if known. Only the sending end gets this number. If the protocol's receiver
-    /// divides its link among flows, the sender reports the number to the receiver. Other protocols
-    /// combine it with the speed of the receiving host's card ([`Sender::set_peer_card`]) to find
-    /// the highest possible rate. The number is not a limit: the card itself limits the rate.
+    /// datagrams, if known. Only the sending end gets this number.
     pub card: Option<Rate>,
     /// The law that finds the rate, if no rate is fixed and the protocol has no rate control.
     pub law: Law,
     /// The flow's weight when flows that find their own rates share a path.
     pub weight: Weight,
-    /// Properties of the path from an earlier copy, for a protocol that finds its rate by `law`.
-    /// They are a hint that may come from the peer. The path's first report overrides them.
+    /// Properties of the path from an earlier copy, for a protocol that finds its rate by `law`: a
+    /// hint that may come from the peer.
     pub remembered: Option<Remembered>,
     /// Bytes that may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
@@ -238,9 +233,8 @@ impl Setup {
     }
 }
 
-/// Other traffic on the receiving host's access link: TCP, and all other traffic that does not
-/// belong to the receiver's flows. All of it is counted as if it were UDP: without the headers of
-/// Ethernet and IP and without the 8 bytes of a UDP header.
+/// Traffic on the receiving host's access link that does not belong to the receiver's flows,
+/// counted as if it were UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Others {
     /// Speed of the host's card in bits a second of UDP payload in full datagrams; `None` if
@@ -292,13 +286,11 @@ pub trait Sender: Send {
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the speed of the receiving host's card in bits a second of UDP payload in full
-    /// datagrams. The driver calls it soon after the start if the speed is known. A sender whose
-    /// rate does not depend on cards ignores it.
+    /// datagrams. A sender whose rate does not depend on cards ignores it.
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
-    /// Lets the sender send coded symbols ([`crate::coded`]). The driver makes this call if the
-    /// receiver has announced that it decodes coded symbols, or probably decodes them. Without this
-    /// call a sender sends blocks only.
+    /// Lets the sender send coded symbols ([`crate::coded`]). Without this call a sender sends
+    /// blocks only.
     fn allow_coded(&mut self) {}
 
     /// Appends to `out` at most `max` blocks to send now. The first block gets packet number
@@ -346,30 +338,24 @@ pub trait Receiver: Send {
     /// Handles the timeout that [`Receiver::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Marks blocks as arrived that need no transfer: blocks from an earlier attempt, or blocks
-    /// whose content the description of the object already gives.
+    /// Marks blocks as arrived that need no transfer.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
-    /// Sets the grant and the drain rate. The grant is a total that counts from the start of the
-    /// flow: how many bytes of blocks may be sent for the first time. `drain` is the approximate
-    /// rate at which the host empties its buffers. A small grant or drain rate causes no losses:
-    /// the sender waits.
+    /// Sets the grant: how many bytes of blocks may be sent for the first time, counted from the
+    /// start of the flow. `drain` is the approximate rate at which the host empties its buffers.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
 
     /// Sets the number of the flow's datagrams that the receiving host has dropped since the start.
-    /// The host drops them in its socket for lack of buffer, or before it knows the flow. These are
-    /// losses of the host, not of the path.
+    /// These are losses of the host, not of the path.
     fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64);
 
-    /// Whether [`Receiver::set_others`] has an effect. A receiver whose senders choose their own
-    /// rate ignores it.
+    /// Whether [`Receiver::set_others`] has an effect.
     fn wants_others(&self) -> bool {
         false
     }
 
     /// Reports the speed of the host's card and the other traffic on its access link. The driver
-    /// calls it several times a second from the start. A receiver that divides the link among its
-    /// flows leaves other traffic its fair share.
+    /// calls it several times a second from the start.
     fn set_others(&mut self, _: Time, _: Others) {}
 
     /// Sets a limit for all flows together, in bits a second of UDP payload. A receiver whose

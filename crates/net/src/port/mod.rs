@@ -53,8 +53,7 @@ pub trait FlowSink: Send {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
     /// Called after each [`FlowSink::on_batch`], when all flows have received the datagrams of one
-    /// system call. Sinks that share a state machine run its timers here: by now the state machine
-    /// has the datagrams of all flows.
+    /// system call. Sinks that share a state machine run its timers here.
     fn on_batches_delivered(&mut self, _now: Time) {}
 
     /// Reports the number of datagrams with data that arrived before the flow was registered and
@@ -68,9 +67,8 @@ pub trait FlowSink: Send {
 
     /// Receives directly into the destination of the payloads, if the sink can
     /// ([`Scatter`](crate::port::scatter::Scatter)). Called when data wait and this is the port's
-    /// only flow. Returns `false` to leave the receiving to the port. Datagrams that the flow
-    /// received but could not use go into the call's spill (a buffer for leftovers), and then
-    /// arrive through [`FlowSink::on_batch`].
+    /// only flow. Returns `false` to leave the receiving to the port. Datagrams in the call's spill
+    /// (a buffer for leftovers) then arrive through [`FlowSink::on_batch`].
     ///
     /// # Errors
     /// The socket's error; `WouldBlock` if no data wait.
@@ -78,8 +76,7 @@ pub trait FlowSink: Send {
         Ok(false)
     }
 
-    /// Returns when to call [`FlowSink::on_wake`], if at all. Queried before each wait of the
-    /// receive thread.
+    /// Returns when to call [`FlowSink::on_wake`], if at all.
     fn next_wakeup(&self) -> Option<Time>;
 
     /// Returns whether the flow has ended by itself; the port then removes it.
@@ -230,7 +227,7 @@ impl Port {
     /// Binds `address` and starts the receive thread.
     ///
     /// # Errors
-    /// The address is in use or does not belong to this host.
+    /// The address cannot be bound, or the system has no thread or descriptor left.
     pub fn bind(address: SocketAddr) -> Result<Port, Error> {
         let failed = |error| {
             let what = format!("cannot open UDP {address} for data: {error}");
@@ -338,8 +335,7 @@ impl PortHandle {
         self.send_command(PortCommand::Expect(address.to_canonical()));
     }
 
-    /// Expects `flow`, which `address` announced over its session and which will be registered
-    /// soon.
+    /// Expects `flow`, which `address` announced over its session.
     pub fn announce(&self, flow: FlowId, address: IpAddr) {
         self.send_command(PortCommand::Announce(flow, address.to_canonical()));
     }

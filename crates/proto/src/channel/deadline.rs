@@ -11,8 +11,7 @@ use crate::stream::{Clock, EPSILON, Needs, Path, Way, plan};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
-/// Describes a message at the moment when it leaves for a hop: its age, and the time by the sending
-/// end's clock.
+/// The age of a message when it leaves for a hop, and the time by the sending end's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The message's age, in microseconds.
@@ -93,11 +92,11 @@ pub struct Cover {
     pub wait: Span,
 }
 
-/// Returns a code for `per_second` datagrams over a hop. Messages that the code restores still
-/// arrive within `deadline`. A group collects datagrams for half of the time that remains of
-/// `deadline` after RTT/2 + jitter. The jitter counts as at most a quarter of the deadline. The
-/// group has as many repairs as [`plan`] gives a stream's frame of the same length, at most 32.
-/// `None` if no time remains.
+/// Returns a code for `per_second` datagrams over a hop; `None` if no time remains. A group
+/// collects datagrams for half of the time that remains of `deadline` after RTT/2 + jitter. The
+/// jitter counts as at most a quarter of the deadline. The group has as many repairs as [`plan`]
+/// gives a stream's frame of the same length, or one for each datagram if no number is enough; at
+/// most 32.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
     if wait == Span::ZERO {

@@ -2,20 +2,15 @@
 //! server) to several subscribers.
 //!
 //! A room keeps its newest messages in one [`Log`]. A subscriber is a [`Cursor`] into the log, so a
-//! slow subscriber needs no memory of its own. If the log drops messages that a slow subscriber has
-//! not taken, the subscriber loses these messages and learns their number. A slow subscriber never
-//! delays other subscribers. A subscriber that reconnects continues at its position.
+//! slow subscriber needs no memory of its own and never delays other subscribers.
 //!
-//! - [`Mode`]: what a subscriber gets from the log. `reliable`: every message, in order. `latest`:
-//!   the newest value of each key. `datagram`: every message, immediately or never. `deadline`:
-//!   like `datagram`, but no message that is too old. `multicast`: like `datagram`, but through a
-//!   multicast group.
+//! - [`Mode`]: what a subscriber gets from the log.
 //! - [`Seen`]: detects duplicate messages, after a lost connection or around a ring of servers.
 //! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
 //! - [`Senders`]: a [`Joiner`] for each sender of a multicast group.
 //! - [`cover`], [`Judge`]: the erasure code that a deadline needs, and the age of each message.
 //! - [`Array`]: an array of numbers as a message.
-//! - [`Meter`]: throughput, loss, reordering and jitter, at a subscriber.
+//! - [`Meter`]: throughput, loss, reordering and jitter.
 //!
 //! For large frames at a fixed rate with a deadline use a [`stream`](crate::stream).
 

@@ -1,12 +1,10 @@
 //! Forward error correction: repair symbols that replace lost datagrams without a round trip.
 //!
-//! A *block* is k originals of equal length; the code adds m repairs. One symbol is one datagram: a
-//! symbol in several datagrams would be lost with any one of them. The originals are sent as they
-//! are (the code is systematic), so they never wait for the code.
+//! A *block* is k originals of equal length; the code adds m repairs. One symbol is one datagram.
+//! The originals are sent as they are (the code is systematic), so they never wait for the code.
 //!
-//! - [`Shape`]: scheme, k, m, symbol length; the only place that checks them.
-//! - [`Encoder`], [`Decoder`]: symbols in, symbols out. Both reuse their buffers from block to
-//!   block.
+//! - [`Shape`]: scheme, k, m, symbol length.
+//! - [`Encoder`], [`Decoder`]: symbols in, symbols out.
 //! - [`Scheme::Xor`]: repair j is the XOR of the originals j, j + m, j + 2m, … (He et al.,
 //!   "Quanta", section 3.2: "FEC collects between 1 and N (typically 2 or 3) data packets and
 //!   performs a bit-wise operation on the packets (such as XOR)"). A group is a repair and its
