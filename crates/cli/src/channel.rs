@@ -182,13 +182,13 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let fed = Feeding::start(move || feed(&input, key.as_deref(), whole))?;
     let read = watch(&sender, &fed, &cancel, &lines);
     let sent = blocking::wait(sender.finish());
-    // The error of `feed`, such as a refused message, is more specific than the channel's.
+    // The error of `feed` is more specific than the channel's.
     read?;
     lines.sent(&sent?);
     Ok(exit::DONE)
 }
 
-/// Reads stdin and sends each line, or with `whole` all of stdin, as a message.
+/// Sends each line of stdin, or with `whole` all of stdin, as a message.
 fn feed(input: &ChannelInput, key: Option<&str>, whole: bool) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))

@@ -26,11 +26,10 @@ use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, descriptors, exit, json, progress, signals};
 
-/// Message after Ctrl-C if the copy can be resumed.
+/// Printed after Ctrl-C if the copy can be resumed.
 const RESUMABLE: &str =
     "stopping; run the same command again to resume; press Ctrl-C again to stop immediately";
 
-/// First lines of `longhaul help cp`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   longhaul cp -r run42 dtn.example.org:/data/        over ssh
@@ -219,10 +218,10 @@ pub(crate) struct CopyArgs {
     watch_stdin: bool,
 }
 
-/// The options of `sync`, a copy that makes one folder equal to another.
+/// The options of `sync`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mirror {
-    /// The deletion of names that the source lacks; `None` keeps these names.
+    /// `None` keeps names that the source lacks.
     pub(crate) delete: Option<Delete>,
 }
 
@@ -242,8 +241,7 @@ pub(crate) enum FilterFlag {
     ExcludeFrom(PathBuf),
 }
 
-/// Returns the filters of the command line, then those of configuration files: the first filter
-/// that matches a name decides.
+/// The filters of the command line, then those of configuration files: the first match decides.
 fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     fn placed<'a, T: Clone + Send + Sync + 'static>(
         matches: &'a ArgMatches,
@@ -260,14 +258,13 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.sort_by_key(|(index, _)| *index);
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
-    // The flags from configuration files come before those of the command line, so that clap lets
-    // the command line override them. Among filters the first match decides, so the filters from
-    // files move to the end.
+    // clap gets the flags from configuration files first, so that the command line overrides them.
+    // Among filters the first match decides, so the filters from files move to the end.
     words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
     words.into_iter().map(|(_, word)| word).collect()
 }
 
-/// Copies and prints the result. `matches` holds the flags of the command line and of `settings`.
+/// `matches` holds the flags of the command line and of `settings`.
 pub(crate) fn run(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -293,7 +290,7 @@ pub(crate) fn run(
     }
 }
 
-/// Adds advice to run the same command again, if the error is resumable and has no other advice.
+/// Adds advice to a resumable error that has none.
 fn say_how_to_go_on(error: Error) -> Error {
     let resumable =
         matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled);
@@ -358,7 +355,6 @@ fn watch_signals(cancel: &CancelHandle, first: &'static str) -> Result<(), Error
     signals::cancel_on_signal(cancel.clone(), first)
 }
 
-/// The exit status of a finished copy.
 fn status(args: &CopyArgs, summary: &Summary) -> u8 {
     // A failed replica is only reported, because the other replicas have delivered its chunks.
     let is_short = summary.failed_sources > 0 && !args.replicas;

@@ -21,12 +21,12 @@ use programs::{CaughtSignals, Program};
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
 
-/// Exit status if the command line is invalid, a program fails to start, or the emulation fails.
+/// The command line is invalid, a program fails to start, or the emulation fails.
 const EXIT_USAGE: u8 = 2;
-/// Exit status if the kernel forbids emulation on this machine or for this user.
+/// The kernel forbids emulation on this machine or for this user.
 const EXIT_FORBIDDEN: u8 = 3;
 
-/// Examples and exit statuses, as `--help` and the man page show them.
+/// Text of `--help` and of the man page.
 const AFTER: &str = "\
 Examples:
   longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- ping -c 3 b
@@ -135,8 +135,8 @@ struct PathArgs {
     mtu: u16,
 }
 
-/// Returns the ids of all flags of [`PathArgs`]. A conflict with the id of their group would also
-/// work, but then the error for one flag lists all flags of the group.
+/// The ids of all flags of [`PathArgs`]. With the id of their group, the error for one flag would
+/// list all of them.
 fn path_flags() -> Vec<Id> {
     let command = PathArgs::augment_args(Command::new("path"));
     command.get_arguments().map(|flag| flag.get_id().clone()).collect()
@@ -210,7 +210,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     Ok(played.status)
 }
 
-/// The message to the user of an interactive shell: the shell's host, and the other hosts.
+/// The message to the user of an interactive shell.
 fn banner(emulation: &Emulation, here: &str) -> String {
     const MOST: usize = 8;
     let named = |host: &str| match emulation.addresses(host) {

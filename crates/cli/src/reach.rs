@@ -1,5 +1,4 @@
-//! Flags of all subcommands that connect to another host: how to reach it, and which server id to
-//! trust.
+//! Flags of all subcommands that connect to another host.
 
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ pub(crate) struct ReachArgs {
     _show_config: bool,
 }
 
-/// Parses a HOST: `lh://host[:port]` of a server, or `[user@]host` of ssh. A path may follow.
+/// Parses `lh://host[:port]` of a server, or `[user@]host` of ssh. A path may follow.
 pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     let is_port = |text: &str| text.parse::<u16>().is_ok();
     let meant = match text.rsplit_once(':') {
@@ -72,7 +71,7 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     }
 }
 
-/// Adds better advice if ssh did not reach `host:PORT`: the user probably meant a server's port.
+/// If ssh did not reach `host:PORT`, the user probably meant a server's port.
 pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
     let is_meant = error.kind == ErrorKind::Unreachable && error.what.contains("cannot reach");
     let meant = places.iter().filter(|_| is_meant).find_map(|place| match place {
@@ -109,8 +108,8 @@ pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     }
 }
 
-/// Checks that each pin with a name names one of the servers at `places`, that no server has pins
-/// with different ids, and that all pins without a name have the same id.
+/// Each pin with a name must name one of the servers, no server may have pins with different ids,
+/// and all pins without a name must have the same id.
 fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
     let usage = |what: String, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     let servers = || {
@@ -153,8 +152,8 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
 }
 
 impl ReachArgs {
-    /// Checks that each given flag applies to one of `places`. Skips flags for which `is_default`
-    /// is true: they come from a configuration file, and may be meant for another copy.
+    /// Each given flag must apply to one of `places`, except flags from a configuration file
+    /// (`is_default`).
     pub(crate) fn check(
         &self,
         places: &[&Location],
@@ -194,7 +193,7 @@ impl ReachArgs {
         Ok(())
     }
 
-    /// Returns a client builder for `places`. `ask` decides about new servers, and may block.
+    /// `ask` decides about new servers, and may block.
     pub(crate) fn client(
         &self,
         places: &[&Location],
@@ -213,8 +212,7 @@ impl ReachArgs {
         Ok(Client::builder().identity_in(folder).trust(trust))
     }
 
-    /// Returns the client of a command that uses `places` on other hosts. A signal cancels
-    /// the command through `cancel`; `screen` asks about new servers.
+    /// A signal cancels the command through `cancel`; `screen` asks about new servers.
     pub(crate) fn remote(
         &self,
         places: &[&Location],

@@ -1,5 +1,4 @@
-//! `longhaul reproduce`: reproduces the papers' tables and figures, and compares them with the
-//! committed pages.
+//! `longhaul reproduce`: reproduces the papers' tables and figures.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use longhaul_experiments::{catalogue, results, simulate};
 
 use crate::{console, exit};
 
-/// Exit status: a page or a figure differs from the committed one.
+/// A page or a figure differs from the committed one.
 const EXIT_DIFFERS: u8 = 1;
 
 /// Reproduce the papers' tables and figures
@@ -45,7 +44,6 @@ pub(crate) struct ReproduceArgs {
     results: Option<PathBuf>,
 }
 
-/// How experiments are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
     /// In virtual time
@@ -104,8 +102,7 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
     ids.iter().map(find).collect()
 }
 
-/// Runs the experiments. Returns `false` if a page or figure differs from the committed one and was
-/// not updated.
+/// Returns `false` if a page or figure differs from the committed one and was not updated.
 fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Result<bool, Error> {
     let folder = match &args.results {
         Some(folder) => Some(folder.clone()),
@@ -163,7 +160,7 @@ fn one(
     let simulated = simulate::run(&cases)
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
-    // The page is compared without new emulated values, because they vary from run to run.
+    // New emulated values vary from run to run.
     let as_committed = page.clone();
     if let Some(emulator) = emulator {
         let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));
@@ -206,7 +203,6 @@ fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
     Ok(same)
 }
 
-/// The runner of real-time cases, if this system supports it.
 #[cfg(target_os = "linux")]
 type Emulator = longhaul_experiments::emulate::Emulator;
 #[cfg(not(target_os = "linux"))]
@@ -249,7 +245,7 @@ fn emulate(
     }
 }
 
-/// Reports that a case failed. Returns the case and the reason if the case was tried.
+/// Reports a failed case. Returns the case and the reason if the case was tried.
 #[cfg(target_os = "linux")]
 fn failure(
     case: &str,
@@ -259,7 +255,7 @@ fn failure(
     error.was_tried().then(|| (case.to_owned(), error.to_string()))
 }
 
-/// Emulates runs of state updates. All runs of one element of `paths` take place at the same time.
+/// Emulates runs of state updates, those of one element of `paths` at the same time.
 #[cfg(target_os = "linux")]
 fn emulate_updates(
     emulator: &Emulator,
@@ -288,8 +284,7 @@ fn emulate_updates(_: &Emulator, _: &[Vec<(String, UpdatesRun)>], _: &mut Page, 
 #[cfg(not(target_os = "linux"))]
 fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page, _: Option<&Path>) {}
 
-/// Date, machine and commit of emulated values. The commit is that of the repository of `folder`,
-/// or of the current folder.
+/// Date, machine and commit of emulated values.
 fn provenance(folder: Option<&Path>) -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -310,11 +305,10 @@ fn provenance(folder: Option<&Path>) -> String {
     )
 }
 
-/// The commit of the repository of `folder`, and whether its code or scenarios have uncommitted
-/// changes; `None` outside a repository.
+/// The commit of a repository, and whether its code or scenarios have uncommitted changes.
 fn commit(folder: &Path) -> Option<String> {
     let git = |args: &[&str]| {
-        // Without safe.directory, git run by root refuses another user's clone.
+        // git run by root otherwise refuses another user's clone.
         let output = Command::new("git")
             .arg("-C")
             .arg(folder)

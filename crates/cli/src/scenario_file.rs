@@ -1,4 +1,4 @@
-//! Reads scenario files and the traces that they name, up to a size limit.
+//! Reads scenario files and the traces that they name.
 
 use std::fs::{File, FileType};
 use std::io::Read;
@@ -13,7 +13,7 @@ const MOST_SCENARIO: u64 = 64 << 20;
 /// Size limit of a trace, in bytes.
 const MOST_TRACE: u64 = 64 << 20;
 
-/// Reads the scenario at `path`, a file or a pipe.
+/// `path` names a file or a pipe.
 pub(crate) fn text(path: &Path) -> Result<String, Error> {
     let fits = |kind: FileType| kind.is_file() || kind.is_fifo();
     read(path, MOST_SCENARIO, fits).map_err(|why| {
@@ -21,8 +21,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// Parses the scenario `text` of the file at `path`; `settings` override keys of the scenario.
-/// Paths of traces are relative to the file's folder.
+/// `settings` override keys of the scenario. Paths of traces are relative to the file's folder.
 pub(crate) fn parse(
     path: &Path,
     text: &str,
@@ -30,14 +29,14 @@ pub(crate) fn parse(
 ) -> Result<Scenario, Error> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().unwrap_or(Path::new(""));
-    // Only regular files: the scenario may come from somebody else, and a pipe could block forever.
+    // The scenario may come from somebody else, and a pipe could block forever.
     let trace = |file: &str| read(&folder.join(file), MOST_TRACE, |kind| kind.is_file());
     let reading = Reading { settings, trace: &trace };
     Scenario::parse(&name, text, &reading)
         .map_err(|error| Error::new(ErrorKind::Usage, format!("{}: {error}", path.display())))
 }
 
-/// Returns the text of the file at `path`, if it has at most `most` bytes and its type `fits`.
+/// The file must have at most `most` bytes, and its type must fit.
 fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<String, String> {
     let kind = std::fs::metadata(path).map_err(|error| error.to_string())?.file_type();
     if !fits(kind) {
@@ -46,7 +45,7 @@ fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<Strin
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    // The size is checked before decoding, because the limit may cut a character.
+    // The limit may cut a character.
     if bytes.len() as u64 > most {
         return Err(format!("it has more than {} MiB", most >> 20));
     }
@@ -74,7 +73,6 @@ mod tests {
         std::fs::write(&path, "1234").unwrap();
         assert_eq!(read(&path, 4, any).as_deref(), Ok("1234"));
         assert!(read(&path, 3, any).unwrap_err().contains("more than"));
-        // The limit cuts the second character.
         std::fs::write(&path, "aéé").unwrap();
         assert!(read(&path, 1, any).unwrap_err().contains("more than"));
         assert_eq!(read(&path, 5, any).as_deref(), Ok("aéé"));

@@ -28,7 +28,7 @@ pub(crate) struct Show {
     pub(crate) quiet: bool,
     /// Not even errors, because the reader of the events prints them.
     pub(crate) silent: bool,
-    /// The kind of summary; a dry run prints names on stdout.
+    /// A dry run prints names on stdout.
     pub(crate) kind: Kind,
 }
 
@@ -63,7 +63,7 @@ struct State {
 }
 
 impl Screen {
-    /// Makes a screen; cancelling `cancel` ends a pending question.
+    /// Cancelling `cancel` ends a pending question.
     pub(crate) fn new(show: Show, cancel: CancelHandle) -> Screen {
         let meter = Meter::new(show.progress);
         let state = Mutex::new(State { meter, json_last: None, resumed: None });
@@ -86,7 +86,7 @@ impl Screen {
         self.show.progress && !self.show.json && progress::can_draw()
     }
 
-    /// Reports the end of the copy; `line` is the summary as JSON.
+    /// `line` is the summary as JSON.
     pub(crate) fn finished(&self, summary: &Summary, status: u8, line: &str) {
         let is_all_there = status == exit::DONE && self.show.kind != Kind::DryRun;
         self.with(|state| match is_all_there {
@@ -113,7 +113,7 @@ impl Screen {
         }
     }
 
-    /// Locks the state. A poisoned lock only means that a thread panicked while it drew.
+    /// A poisoned lock only means that a thread panicked while it drew.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -178,7 +178,7 @@ impl Screen {
         }
     }
 
-    /// Shows an event of a copy on another host; `line` is the other host's text for `--json`.
+    /// Shows an event of a copy on another host; `line` is its text for `--json`.
     pub(crate) fn relay(&self, event: Event, line: impl FnOnce() -> String) {
         match event {
             Event::Progress(progress) => self.progress(&progress),

@@ -124,10 +124,9 @@ pub(crate) struct ServeArgs {
     rooms: Option<String>,
 }
 
-/// The value of `--rooms` for the one process that serves all clients of ssh.
+/// The value of `--rooms` for the process that serves all clients of ssh.
 const SERVE_ROOMS: &str = "serve";
 
-/// Serves until a signal ends the server; `--once` ends it after one transfer, and `--ssh` after
 /// its client.
 pub(crate) fn run(args: &ServeArgs) -> u8 {
     match start(args) {
@@ -172,8 +171,7 @@ fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
 }
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
-    // There is no list of clients: ssh has authenticated the user, who may reach the same files
-    // without longhaul.
+    // ssh has authenticated the user, who may reach the same files without longhaul.
     let identity = Identity::load_or_create(config::folder()?)?;
     let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
@@ -186,8 +184,7 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
-    // lost.
+    // A SIGHUP after a change of the list must not be lost.
     let held = signals::hold_reload()?;
     let list = first_clients(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
@@ -256,7 +253,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     Ok(blocking::wait(server.ended())?)
 }
 
-/// Reads the HTTP tokens again. Returns whether there is a token file.
+/// Returns whether there is a token file.
 fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     let Some(read) = gateway.and_then(|gateway| http.reload(gateway)) else { return false };
     match read {
@@ -269,7 +266,6 @@ fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     true
 }
 
-/// Returns the clients of `--allow` and those of `--allow-file`, in one list.
 fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };
@@ -282,8 +278,7 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-/// Reads the list at the start. Refuses an empty list if there is a file; a running server may get
-/// an empty list from its file.
+/// Refuses an empty list if there is a file; a running server may get an empty list.
 fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let list = allow_list(named, file)?;
     if let (Some(file), true) = (file, list.is_empty()) {
@@ -294,7 +289,7 @@ fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-/// Like [`first_list`]; also refuses a server without any listed client, unless HTTP has clients.
+/// Like [`first_list`]; also refuses a server without clients.
 fn first_clients(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     if !list.is_empty() || args.http.has_clients() {
@@ -326,7 +321,7 @@ fn root(args: &ServeArgs) -> Result<&Path, Error> {
     Ok(root)
 }
 
-/// The JSON line that says that the server is ready.
+/// The ready line as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     event: &'static str,
@@ -337,7 +332,7 @@ struct Line<'a> {
     /// The address of HTTP, if enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
-    /// The address of the monitoring page, with the token of the page.
+    /// The address of the monitoring page, with its token.
     #[serde(skip_serializing_if = "Option::is_none")]
     ui: Option<String>,
 }

@@ -144,7 +144,7 @@ struct Tree {
     cancel: CancelHandle,
 }
 
-/// Connects to the server. A command that `only_shows` something ends when nobody can read stdout.
+/// A command that `only_shows` something ends when nobody can read stdout.
 fn open(args: &OneArgs, settings: &[Setting], only_shows: bool) -> Result<Tree, Error> {
     let usage = |what: String| {
         let error = Error::new(ErrorKind::Usage, what);
@@ -202,7 +202,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
         Some(value) => value.as_bytes().to_vec(),
         None => {
             let mut value = Vec::new();
-            // Reads one byte more than the limit, so that the server refuses a longer value.
+            // The server refuses a value that is longer than the limit.
             let read = std::io::stdin().lock().take((64 << 10) + 1).read_to_end(&mut value);
             read.map_err(|error| {
                 Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))
@@ -219,15 +219,15 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     }
     let version = ended(&tree.key, blocking::wait(edit.into_future())?)?;
     if args.presence {
-        // This line reports to the calling program that the command holds the key.
+        // Tells the calling program that the command holds the key.
         console::out(format_args!("{} has version {version}", plain::text(&tree.key)));
         return Err(hold(tree));
     }
     Ok(())
 }
 
-/// Keeps a presence, the value of `put` that exists only while the command runs. Returns the
-/// reason when the presence is lost or a signal arrives.
+/// Keeps a presence, a value that exists only while the command runs. Returns the reason when the
+/// presence is lost or a signal arrives.
 fn hold(tree: &Tree) -> Error {
     let lost = blocking::wait(tree.share.presence_lost(&tree.key));
     let now = match lost {

@@ -1,11 +1,11 @@
-//! `--show-config`: prints the values in force and their origins.
+//! `--show-config`: the values in force and their origins.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use crate::config::Setting;
 
-/// Arguments that are left out: positional ones, and switches that no configuration file can set.
+/// Positional arguments, and switches that no configuration file can set.
 const NOT_SHOWN: [&str; 13] = [
     "locations",
     "path",
@@ -22,14 +22,13 @@ const NOT_SHOWN: [&str; 13] = [
     "watch_stdin",
 ];
 
-/// Whether the command should only print its values.
 pub(crate) fn is_asked(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("show_config").is_ok_and(|asked| asked == Some(&true))
 }
 
 /// The flags in force, one line each, with the origins of their values. A switch that is off has a
-/// line only if a configuration file turns it off. `own` has the flags of the command line;
-/// `matches` also has the flags that the configuration files add. `settings` are from these files.
+/// line only if a configuration file turns it off. `own` has the flags of the command line,
+/// `matches` also those from the `settings` of configuration files.
 pub(crate) fn in_force(
     matches: &ArgMatches,
     own: &ArgMatches,

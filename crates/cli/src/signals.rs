@@ -1,5 +1,5 @@
-//! Signals: the first Ctrl-C or SIGTERM ends the program cleanly, the second immediately; SIGHUP
-//! makes a server reload. The end of standard input ends a copy that another host started.
+//! The first Ctrl-C or SIGTERM ends the program cleanly, the second immediately. SIGHUP makes a
+//! server reload. The end of standard input ends a copy that another host started.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -11,10 +11,9 @@ use signal_hook::iterator::Signals;
 use crate::error::{Error, ErrorKind};
 use crate::{console, exit};
 
-/// Message after the first Ctrl-C.
 pub(crate) const ENDING: &str = "stopping; send the signal again to stop immediately";
 
-/// Cancels `cancel` at the first signal, and prints `first` at Ctrl-C; exits at the second signal.
+/// Cancels at the first signal, and prints `first` at Ctrl-C; exits at the second signal.
 pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> Result<(), Error> {
     watch(Signals::new([SIGINT, SIGTERM]).map_err(unwatched)?, move |signal| {
         end(signal, cancel.is_cancelled(), first);
@@ -22,7 +21,6 @@ pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> Res
     })
 }
 
-/// Cancels `cancel` when standard input ends.
 pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> Result<(), Error> {
     let wait = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
@@ -32,7 +30,7 @@ pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> Result<(), Error> {
     Ok(())
 }
 
-/// Holds SIGHUP until [`direct_server`] handles it, so that it does not end a server that is still
+/// Holds SIGHUP until [`direct_server`] handles it: it must not end a server that is still
 /// starting.
 pub(crate) fn hold_reload() -> Result<Signals, Error> {
     Signals::new([SIGHUP]).map_err(unwatched)
@@ -42,9 +40,8 @@ fn unwatched(error: io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
 }
 
-/// Handles the signals of a server, pending ones in `held` first: SIGHUP calls `reload`, the first
-/// SIGINT or SIGTERM calls `shut_down`, the second exits. If the server's terminal was closed,
-/// SIGHUP shuts the server down.
+/// Handles the signals of a server, pending ones in `held` first. If the server's terminal was
+/// closed, SIGHUP shuts the server down.
 pub(crate) fn direct_server(
     held: Signals,
     reload: impl Fn() + Send + 'static,
@@ -65,7 +62,7 @@ pub(crate) fn direct_server(
 }
 
 /// Exits if the program is already ending; otherwise prints `first` after Ctrl-C. The caller starts
-/// the shutdown after this call; otherwise the process could end before it has printed `first`.
+/// the shutdown after this call, so that the text is printed.
 fn end(signal: i32, is_ending: bool, first: &str) {
     if is_ending {
         std::process::exit(i32::from(exit::INTERRUPTED));

@@ -146,7 +146,7 @@ pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
 const WRONG: (&str, &str) =
     ("is not a server with streams", "name a stream of a server: lh://host/name");
 
-/// Splits the arguments into the source and the URL.
+/// Returns the source and the URL.
 fn places(args: &SendArgs) -> Result<(Source, Location), Error> {
     let usage = |what: &str, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
     let (source, url) = match (&args.places[..], args.test_pattern) {
@@ -229,7 +229,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
         let what = "frames and JSON lines cannot both go to stdout";
         return Err(Error::new(ErrorKind::Usage, what).advise("write frames to a file or folder"));
     }
-    // Frames for files are still wanted if nobody reads the events any more.
+    // Frames for files are still wanted if nobody reads the events.
     if output.is_stdout() || args.link.json && args.output.is_none() {
         console::cancel_with_stdout(&cancel)?;
     }
@@ -246,8 +246,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     ended.map(|_| status.unwrap_or(exit::DONE))
 }
 
-/// Reads the stream to its end. With `check`, returns the number of frames that do not match the
-/// test pattern, otherwise 0.
+/// With `check`, returns the number of frames that do not match the test pattern, otherwise 0.
 fn read(
     stream: &mut StreamReceiver,
     output: &mut Output,

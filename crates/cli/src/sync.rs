@@ -7,7 +7,6 @@ use crate::config::Setting;
 use crate::cp::{self, CopyArgs, Mirror};
 use crate::exit;
 
-/// First lines of `longhaul help sync`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   longhaul sync run42 dtn.example.org:/data/          update /data/run42

@@ -1,7 +1,7 @@
 //! Text tables.
 
-/// Formats rows of equal length as aligned lines: the first `left` columns left-aligned, the
-/// others, which are numbers, right-aligned.
+/// Aligns rows of equal length: the first `left` columns to the left, the others, which are
+/// numbers, to the right.
 pub(crate) fn lines(rows: &[Vec<String>], left: usize) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -44,7 +44,7 @@ const ONCE: Duration = Duration::from_secs(1);
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 pub(crate) struct TopArgs {
-    // Not a doc comment: rustdoc reads brackets as links.
+    // rustdoc would read the brackets of a doc comment as links.
     #[arg(help = "The server: lh://HOST[:PORT] or HOST[:PORT]")]
     #[arg(value_name = "HOST", default_value = "localhost", value_parser = parse_host)]
     host: Location,
@@ -104,7 +104,7 @@ fn start(
 fn show(args: &TopArgs, connection: &Connection) -> Result<(), Error> {
     let every = if args.once { ONCE } else { args.interval };
     let mut watch = blocking::wait(connection.watch_status(every))?;
-    // The first snapshot has no rates yet, so `--once` prints the second one.
+    // The first snapshot has no rates yet.
     let mut skip = u32::from(args.once);
     let draws = console::is_terminal_out() && !args.once;
     while let Some(status) = blocking::wait(watch.next()) {

@@ -10,8 +10,8 @@ use crate::console;
 /// Poll interval for cancellation.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Asks on the terminal; returns whether the user agrees. Returns false without a terminal, or if
-/// `cancel` is cancelled before the answer.
+/// Whether the user agrees. False without a terminal, or if `cancel` is cancelled before the
+/// answer.
 pub(crate) fn ask(server: &str, id: &str, cancel: &CancelHandle) -> bool {
     if !io::stdin().is_terminal() || !console::is_terminal() {
         return false;

@@ -2,19 +2,17 @@
 
 use std::time::SystemTime;
 
-/// The current time, formatted by [`time`].
 pub(crate) fn now() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     time(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// Formats a time as `2026-11-24T22:00:00Z`, in the proleptic Gregorian calendar. `seconds` counts
-/// from the start of 1970.
+/// Formats `seconds` since 1970 as `2026-11-24T22:00:00Z`, in the proleptic Gregorian calendar.
 pub(crate) fn time(seconds: i64) -> String {
     const DAY: i64 = 86_400;
     let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
-    // Counts days in eras of 400 years. Years begin on 1 March here, so a leap day is the last
-    // day of its year (H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
+    // Eras have 400 years. Years begin on 1 March, so a leap day is the last day of its year (H.
+    // Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! A command line in one string, such as the value of `-e 'ssh -J gate'`.
+//! A command line in one string, as in `-e 'ssh -J gate'`.
 
 #[derive(Clone, Debug)]
 pub(crate) struct SshCommand(pub(crate) Vec<String>);
@@ -9,7 +9,7 @@ impl SshCommand {
     }
 }
 
-/// Splits at blanks outside of single and double quotes, and removes the quotes.
+/// Splits at blanks outside of quotes, and removes the quotes.
 fn split_words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Flags of the HTTP gateway of `serve`, and the start of the gateway.
+//! The HTTP gateway of `serve`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,6 @@ pub(super) struct HttpArgs {
     http_timeout: Span,
 }
 
-/// Parses a time that is not zero.
 fn parse_timeout(text: &str) -> Result<Span, String> {
     match parse_span(text)? {
         Span::ZERO => Err("0s would disconnect every client; write 60s".to_owned()),
@@ -46,7 +45,6 @@ fn parse_timeout(text: &str) -> Result<Span, String> {
     }
 }
 
-/// Converts an error of the gateway or the status page into an error of the program.
 pub(super) fn cli_error(error: longhaul_gateway::Error) -> Error {
     let kind = if error.is_usage { ErrorKind::Usage } else { ErrorKind::LocalFile };
     Error::new(kind, error.what).advise(error.advice)
@@ -83,7 +81,7 @@ impl HttpArgs {
         Gateway::start(settings, report).map(Some).map_err(cli_error)
     }
 
-    /// Reads the token file again and returns its path; `None` if no token file is configured.
+    /// Reads the token file again; `None` if no token file is configured.
     pub(super) fn reload(&self, gateway: &Gateway) -> Option<Result<&Path, Error>> {
         let path = self.http_tokens.as_deref()?;
         let loaded = load_tokens(path).map_err(cli_error);

@@ -22,8 +22,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens the log in `file`. Without a file, text goes to stderr unless `quiet`, and JSON to
-    /// stdout if `json`.
+    /// Without a file, text goes to stderr unless `quiet`, and JSON to stdout if `json`.
     pub(super) fn open(file: Option<&Path>, json: bool, quiet: bool) -> Result<Log, Error> {
         let file = match file {
             Some(path) => Some((path.to_owned(), Mutex::new(append(path)?))),
@@ -32,8 +31,8 @@ impl Log {
         Ok(Log { file, json, quiet })
     }
 
-    /// Reopens the file by its name, after logrotate moved the old one. Returns whether there is
-    /// a log file. If the file cannot be opened, the old one stays open.
+    /// Reopens the file after logrotate moved it. If this fails, the old one stays open. Returns
+    /// whether there is a log file.
     pub(super) fn reopen(&self) -> bool {
         let Some((path, file)) = &self.file else { return false };
         match append(path) {
@@ -47,15 +46,13 @@ impl Log {
     }
 
     pub(super) fn write(&self, event: &ServerEvent) {
-        // A log file has no line for the start of a transfer, because the line for the end repeats
-        // its content.
+        // The line for the end of a transfer repeats the content of the line for its start.
         if self.file.is_some() && matches!(event, ServerEvent::Asked(_)) {
             return;
         }
         self.line(|| json::server_event(event), || said(event));
     }
 
-    /// Logs an HTTP request that was refused or has changed the folder, or whose client was
     /// disconnected.
     pub(super) fn write_http(&self, record: &AccessRecord) {
         if record.is_refused() {
@@ -86,8 +83,8 @@ impl Log {
         self.line(|| Some(json::refused(*address, &error())), said);
     }
 
-    /// Writes a line to the log file, as JSON or as text. Without a log file, the line goes to
-    /// stdout as JSON if `json`, and to stderr as text unless `quiet`.
+    /// Writes a line to the log file, as JSON or as text, or without a log file to stdout and
+    /// stderr.
     fn line(&self, json: impl Fn() -> Option<String>, said: impl Fn() -> Option<String>) {
         let Some((path, file)) = &self.file else {
             if let Some(line) = self.json.then(&json).flatten() {

@@ -1,14 +1,13 @@
 //! The metrics of a server as OpenMetrics text.
 //!
 //! A name ends with its unit, if it has one; a counter's samples end with `_total`. No label has a
-//! path, a client's id or a name, because clients could then create any number of series.
+//! path, a client's id or a name: clients could then create any number of series.
 
 use std::fmt::Write;
 
 use longhaul::{RoomStatus, ServerStatus, TransferStatus};
 use longhaul_gateway::HttpCounts;
 
-/// The text, to which each metric family is appended.
 struct Text(String);
 
 #[derive(Clone, Copy)]
@@ -19,7 +18,7 @@ enum Kind {
 }
 
 impl Text {
-    /// Writes a family with its samples: labels and value of each.
+    /// Each sample has labels and a value.
     fn family<'a>(
         &mut self,
         (kind, name, unit): (Kind, &str, &str),
@@ -114,7 +113,7 @@ fn totals(text: &mut Text, status: &ServerStatus) {
 fn now(text: &mut Text, status: &ServerStatus) {
     let transfers = &status.transfers;
     let sum = |receives: bool, of: fn(&TransferStatus) -> f64| {
-        // The sum begins with 0, because `sum` of no floats is -0.
+        // `sum` of no floats is -0.
         let these = transfers.iter().filter(|transfer| transfer.receives == receives);
         these.map(of).fold(0.0, |sum, one| sum + one)
     };

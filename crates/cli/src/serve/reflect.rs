@@ -102,7 +102,7 @@ pub(crate) fn run(args: &ReflectArgs) -> u8 {
     }
 }
 
-/// Splits `ROOM=GROUP:PORT` into the room and its multicast group.
+/// Splits `ROOM=GROUP:PORT`.
 fn bridged(text: &str) -> Result<(String, String), String> {
     let (room, group) = text.split_once('=').ok_or("write ROOM=GROUP:PORT")?;
     Ok((room.to_owned(), group.to_owned()))
@@ -121,8 +121,7 @@ fn limits(args: &ReflectArgs) -> RoomLimits {
 
 fn serve(args: &ReflectArgs) -> Result<(), Error> {
     descriptors::raise_limit();
-    // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
-    // lost.
+    // A SIGHUP after a change of the list must not be lost.
     let held = signals::hold_reload()?;
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     let log = Log::open(None, args.json, args.quiet)?;

@@ -1,4 +1,4 @@
-//! The status page of a server, with its events and metrics: flags and start.
+//! The status page of a server.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::metrics;
 use crate::error::{Error, ErrorKind};
 use crate::json::{self, ServedAt};
 
-/// The shortest token: 16 characters of base64 are 96 bits.
+/// 16 characters of base64 are 96 bits.
 const SHORTEST: usize = 16;
 
 /// Flags of the page with the server's status.

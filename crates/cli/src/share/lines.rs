@@ -1,4 +1,4 @@
-//! JSON lines of values, as `longhaul share` prints them and `share import` reads them.
+//! JSON lines of values, for `longhaul share` and `share import`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::json;
 
-/// The line of a value. If the value is not UTF-8, the field `value_hex` has its bytes.
+/// A value that is not UTF-8 also has the field `value_hex`, with its bytes.
 pub(super) fn value(key: &str, value: &SharedValue) -> String {
     let mut line = json!({"event": "value", "key": key, "version": value.version});
     json::put_path(&mut line, "value", Path::new(OsStr::from_bytes(&value.bytes)));
     line.to_string()
 }
 
-/// Parses key and value of a line.
+/// Returns the key and the value of a line.
 pub(super) fn parse(line: &str) -> Result<(String, Vec<u8>), String> {
     let line: Value =
         serde_json::from_str(line).map_err(|error| format!("it is not JSON: {error}"))?;

@@ -11,17 +11,16 @@ use crate::{link_tally, table};
 const HEAD: [&str; 9] =
     ["flow", "by", "goodput", "waste", "dropped", "reported", "duplicates", "finished", "known"];
 
-/// Number of columns with text, at the left; the other columns have numbers.
+/// Number of columns with text, at the left.
 const WORDS: usize = 2;
 
-/// The scenario, the seed, and other settings.
 pub(super) fn title(run: &Run) -> String {
     let settings = run.settings.iter().filter(|(key, _)| key != "seed");
     let set: String = settings.map(|(key, value)| format!(", {key} {value}")).collect();
     format!("{}, seed {}{set}", run.outcome.scenario, run.outcome.seed)
 }
 
-/// A run as a table: title, headings, and one line for each flow.
+/// Title, headings, and one line for each flow.
 pub(super) fn table(run: &Run) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(run.outcome.flows.iter().map(|flow| row(flow).to_vec()));
@@ -143,8 +142,7 @@ pub(super) fn json(run: &Run) -> Value {
     })
 }
 
-/// All runs as comma-separated values: a line of column names, then one line for each flow of
-/// each run.
+/// A line of column names, then one line for each flow of each run.
 pub(super) fn csv(runs: &[Run]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for run in runs {
@@ -165,8 +163,7 @@ pub(super) fn csv(runs: &[Run]) -> Vec<String> {
     lines
 }
 
-/// Formats a value for CSV (RFC 4180). A text with a comma, a quote or a line break is quoted; null
-/// is empty.
+/// Formats a value for CSV (RFC 4180); null is empty.
 fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),

@@ -7,7 +7,7 @@ use crate::live::{Notes, millis};
 use crate::quantity::count;
 use crate::{console, exit};
 
-/// Exit status if frames do not match the test pattern.
+/// Frames do not match the test pattern.
 const WRONG: u8 = 1;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ impl Lines {
         Lines { notes }
     }
 
-    /// Prints the measured path of a stream, and how its sender meets the deadline.
+    /// Prints the measured path, and how the sender meets the deadline.
     pub(super) fn way(self, sent: &StreamSent) {
         if self.notes.json {
             console::out(json!({
@@ -132,7 +132,7 @@ impl Lines {
         }
     }
 
-    /// Prints a receiver's summary; returns the exit status.
+    /// Returns the exit status.
     pub(super) fn received(self, came: &StreamReceived, wrong: u64) -> u8 {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
         let bound = bound(came);

@@ -20,7 +20,7 @@ fn next(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Whether `bytes` has the content of a test frame of its length; false below 8 bytes.
+/// Whether `bytes` are a test frame; false below 8 bytes.
 pub(super) fn is_right(bytes: &[u8]) -> bool {
     let mut words = bytes.chunks(8);
     let Some(Ok(first)) = words.next().map(<[u8; 8]>::try_from) else { return false };

@@ -33,7 +33,7 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 }
 
 impl Source {
-    /// Opens the argument SOURCE: `-`, a file or a folder.
+    /// Opens `-`, a file or a folder.
     pub(super) fn open(source: &OsStr, frame: Bytes) -> Result<Source, Error> {
         if source == "-" {
             return Ok(Source::Pipe);
@@ -61,7 +61,7 @@ impl Source {
         Ok(Source::Folder(files.into_iter()))
     }
 
-    /// The next frame; `None` at the end. The last frame of a file or pipe may be shorter.
+    /// The next frame; the last frame of a file or pipe may be shorter.
     fn next(&mut self, number: u64, frame: usize) -> Result<Option<Vec<u8>>, Error> {
         let (read, path) = match self {
             Source::Pattern => return Ok(Some(pattern::frame(number, frame))),
@@ -83,8 +83,8 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends at most `most` frames of `source`. `stop` ends this, except for a pipe. If the stream ends
-/// early, this function returns `Ok`; the call that finishes the stream returns the reason.
+/// Sends at most `most` frames. `stop` ends this, except for a pipe. If the stream ends early, the
+/// call that finishes the stream returns the reason.
 pub(super) fn feed(
     mut source: Source,
     frame: Bytes,
@@ -115,7 +115,7 @@ pub(super) fn feed(
     Ok(())
 }
 
-/// Waits until `due`; returns false if `stop` is cancelled.
+/// Waits until `due`; false if `stop` is cancelled.
 fn reached(due: Instant, stop: &CancelHandle) -> bool {
     loop {
         let left = due.saturating_duration_since(Instant::now());
