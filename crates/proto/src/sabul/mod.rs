@@ -39,6 +39,9 @@
 //! The variant `sabul-ornl` reproduces the defects of the release. It does not resend the last
 //! block to show a gap. It also counts reports about recently resent blocks. By default it has no
 //! flow window.
+//!
+//! Modules: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
+//! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.
 
 mod rate;
 mod receiver;

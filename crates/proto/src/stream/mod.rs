@@ -13,6 +13,14 @@
 //! bytes of the queued frames and computes repairs with [`fec`](crate::fec). The driver of a
 //! [`Receiver`] keeps the symbols for which [`Receiver::on_symbol`] returned [`Placed::Keep`], and
 //! decodes a frame when the receiver reports that the frame is complete.
+//!
+//! - [`Head`]: a datagram's description of its frame.
+//! - [`Delays`]: percentiles of any number of delays.
+//! - [`Meter`]: losses, bursts and jitter of a path, from arrivals.
+//! - [`Arrivals`] and [`Ceiling`]: the rate that the path carries, as a limit of the sending rate.
+//! - [`Plan`]: the rate and the repairs for a measured path.
+//! - [`choose`]: the [`Way`] to meet the deadline (payloads of several frames, repair, or a code),
+//!   chosen from deadline, round-trip time, jitter and loss.
 
 mod ceiling;
 mod choose;
