@@ -21,10 +21,10 @@
 //!   has been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 %
 //!   a MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
 //!   one segment at a time, just as the authors' released program takes one chunk at a time. After
-//!   a segment's new data, the sender resends known losses of earlier segments, and then begins the
-//!   next segment. Within the segments begun so far the paper's rule holds: no block is resent
-//!   before all have been sent once. Until the last segment has been sent, the sender neither waits
-//!   for blocks in flight nor resends them.
+//!   a segment's new data, the sender resends known losses, and then begins the next segment.
+//!   Within the segments begun so far the paper's rule holds: no block is resent before all have
+//!   been sent once. Until the last segment has been sent, the sender neither waits for blocks in
+//!   flight nor resends them.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
 //!   While the grant is used up, a sender resends only known losses. Resent blocks need no grant.
 //! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks

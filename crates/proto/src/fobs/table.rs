@@ -121,7 +121,7 @@ impl Table {
             return None;
         }
         self.start = Some(end);
-        // If a receiver's counts go backwards, the segment counts as lost.
+        // If the receiver's number of arrivals goes backwards, the segment counts as lost.
         let came = end.received.saturating_sub(start.received).min(sent);
         Some(LossRatio::of(sent - came, sent))
     }

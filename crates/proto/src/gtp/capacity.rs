@@ -101,7 +101,7 @@ pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    /// Rate of the first train that set C_r; infinite without a train, and once a ceiling is known.
+    /// Rate of the train that last set C_r; infinite without a train, and once a ceiling is known.
     shown: f64,
     /// Whether that train is exact enough to show a ceiling.
     exact: bool,

@@ -7,10 +7,10 @@
 //! > Increment and Loss Proportional Decrement (EIPD) scheme for estimation. (section 4.2)
 //!
 //! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
-//! host always stays a little below its target. With the paper's rule, each interval would
-//! therefore lower the next target, down to nothing. Here a flow without loss whose rate is below
-//! the share `close` of its target keeps its estimate, up to its bound. After `patience` such
-//! intervals in a row, the estimate follows the highest rate of these intervals.
+//! host stays a little below its target. With the paper's rule, each interval would therefore lower
+//! the next target, down to nothing. Here a flow without loss whose rate is below the share `close`
+//! of its target keeps its estimate, up to its bound. After `patience` such intervals in a row, the
+//! estimate follows the highest rate of these intervals.
 
 use super::options::Rules;
 

@@ -12,8 +12,8 @@
 //! rate for its limit.
 //!
 //! If the rate of other traffic exceeds its part, the estimated demand rises at least to this rate.
-//! Only traffic that lasts for two periods counts; a period is at least `others_look` (`tuning`)
-//! long. After a pause of this program, its own unread datagrams look like other traffic.
+//! Only traffic that lasts for two periods counts: after a pause of this program, its own unread
+//! datagrams look like other traffic. A period is at least `others_look` (`tuning`) long.
 
 use alloc::vec::Vec;
 

@@ -36,7 +36,7 @@ use crate::wire::{Ack, Control, Request, SenderOffer};
 pub(super) struct ScheduleChange {
     /// Whether the flow began to answer, or its estimate changed.
     pub(super) changed: bool,
-    /// Rate freed by a flow that ended or stopped answering, in bits a second.
+    /// Rate freed by a flow that ended or became `quiet`, in bits a second.
     pub(super) freed: f64,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Flow {
     settled_after: Time,
     /// Whether the last report of the socket's drops showed new drops.
     growing: bool,
-    /// Whether a report since the last interval showed new drops of the socket.
+    /// Whether the interval counts as one in which the socket dropped datagrams.
     overrun: bool,
     /// Arrivals and drops when the count was last taken.
     counted: Count,

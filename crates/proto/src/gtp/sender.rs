@@ -21,9 +21,9 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
-/// Maximum number of runs of blocks waiting to be sent. An honest receiver needs fewer.
+/// Maximum number of runs of blocks waiting to be sent.
 const MAX_RUNS: usize = 1 << 16;
-/// Maximum number of requests waiting for an earlier request. An honest receiver needs fewer.
+/// Maximum number of requests waiting for an earlier request.
 const MAX_AHEAD: usize = 1 << 12;
 
 /// GTP's sender.
@@ -71,8 +71,8 @@ fn is_found(setup: &Setup) -> bool {
 /// Number of datagrams sent back to back at a flow's start, known to both ends. If the train is
 /// measured, it consists of the early blocks, but has at least [`TRAIN_LEN`] and at most
 /// [`TRAIN_EVERY`] datagrams. The usual train is too short: at 1 Gbit/s a card delivers its 32
-/// datagrams in 6 or 7 steps (distinct arrival times). A train shows the capacity only from 16
-/// steps on.
+/// datagrams in 6 or 7 steps (distinct arrival times). A train shows a ceiling of the capacity only
+/// from 16 steps on.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }
@@ -159,7 +159,7 @@ impl GtpSender {
         }
         self.unanswered |= !request.blocks().is_empty();
         self.wanted.extend(request.blocks().iter().cloned());
-        // A block requested a second time was lost.
+        // A block requested a second time counts as lost.
         let again = request.blocks().iter().flat_map(|run| self.sent.within(run.clone()));
         self.end.accounting.reported_lost += again.map(|run| run.end - run.start).sum::<u64>();
     }

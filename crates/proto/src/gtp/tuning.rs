@@ -38,7 +38,7 @@ tuning! {
     /// Minimum amount of requested data that a sender has in hand, as a number of intervals between
     /// its requests.
     turns_ahead: u64 = 2;
-    /// Maximum number of requests to a sender in a round trip. Each request has a cost.
+    /// Maximum number of requests to a sender in a round trip.
     turns: u64 = 2;
     /// Minimum number of datagrams in a request, unless the sender would run out of data. A request
     /// costs both ends as much as several datagrams.
@@ -117,8 +117,7 @@ tuning! {
     belief_again: u64 = 2;
     /// Relative difference up to which two ceilings count as the same.
     same_ceiling: f64 = 0.05;
-    /// Ceiling, as a share of the arrival rate that showed it. Loss shows immediately, so one step
-    /// is enough.
+    /// Ceiling, as a share of the arrival rate that showed it.
     below_ceiling: f64 = 0.98;
     /// Number of steps down by the factor `below_ceiling` after a queue showed a ceiling, because
     /// a queue is noticed two intervals late.
@@ -165,8 +164,7 @@ tuning! {
     /// Other traffic that uses at least this share of its part gets a larger part. Between two
     /// losses TCP uses on average three quarters of its window.
     others_used: f64 = 0.7;
-    /// Other traffic that uses less than this share of its part gets a smaller part: it does not
-    /// want that much.
+    /// Other traffic that uses less than this share of its part gets a smaller part.
     others_unused: f64 = 0.5;
     /// Other traffic that uses less than this share of its part counts as gone.
     others_absent: f64 = 0.1;

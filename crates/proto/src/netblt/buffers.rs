@@ -6,8 +6,8 @@ use super::BUFFER;
 use crate::endpoint::Setup;
 use crate::layout::{Block, Layout};
 
-/// The default size of a buffer is this part of the object, but at least [`LEAST`] blocks. A buffer
-/// is never larger than a segment.
+/// By default a buffer is one of this many parts of the object, but at least [`LEAST`] blocks. A
+/// buffer is never larger than a segment.
 const PARTS: u64 = 8;
 /// Minimum number of blocks in a buffer by default, if the segment has that many.
 const LEAST: u64 = 64;

@@ -90,8 +90,8 @@ impl Flow {
         let segment = run[0].block.segment;
         let buffer = self.buffers.of(run[0].block);
         let marked = self.tallies.mark(segment, run);
-        // The number of a block beyond the segment's end maps to a buffer of a later segment. Such
-        // a block is ignored.
+        // The number of a block beyond the segment's end may map to a buffer of a later segment.
+        // Such a block is ignored.
         let place = self.buffers.place(buffer).filter(|(of, _)| *of == segment);
         let Some((_, blocks)) = place else { return marked.new };
         if !self.whole.contains(buffer) {

@@ -14,8 +14,8 @@ pub(super) const MISDATED: f64 = 0.000_1;
 /// Minimum number of distinct arrival times after the first ([`Train::steps`]) of a train that is
 /// timed well.
 pub(super) const MIN_STEPS: u32 = 6;
-/// A train with fewer arrival times is timed well too if it takes longer than this (ten timing
-/// errors) and each datagram arrived by itself: a short queue drops most datagrams of a train.
+/// A short queue may drop most datagrams of a train. The rest is timed well too if it takes longer
+/// than this (ten timing errors) and each datagram arrived by itself.
 const LONG: Span = Span::from_millis(1);
 /// Minimum number of arrival times after the first of such a train: a pause of a host can lie
 /// between two datagrams.
@@ -25,7 +25,7 @@ const MIN_TRAINS: f64 = 3.0;
 /// If the pool has this many trains, they count half when another train is added.
 const MOST: f64 = 8.0;
 
-/// The trains since the rate was last known.
+/// The sum of a flow's recent trains.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pool {
     bits: f64,
@@ -41,8 +41,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Adds a train of datagrams of `datagram` bytes. Leaves out a flow's first train if it was not
-    /// timed well: jitter stretches a train most if no datagrams arrived shortly before it, so it
-    /// would spoil even the sum.
+    /// timed well: it would spoil even the sum.
     pub(super) fn add(&mut self, train: &Train, datagram: Bytes) {
         let (is_first, is_poor) = (train.first.0 == 0, !is_timed_well(train, datagram));
         if is_first && is_poor {
@@ -62,7 +61,7 @@ impl Pool {
     }
 
     /// Returns the rate that the trains show, in bits a second, for datagrams of `datagram` bytes.
-    /// `None` without a train, and while a poorly timed train needs more trains or arrival times.
+    /// `None` while there are too few trains or arrival times.
     ///
     /// A flow's first train, alone, gives its measured rate. All other rates are reduced by the
     /// timing error, so that they do not lead to an overload.
@@ -76,7 +75,7 @@ impl Pool {
         Some(at_least(shown, trains, TRAIN_LEN as f64 * datagram.bits()))
     }
 
-    /// Whether a single train does not show the rate.
+    /// Whether several trains are needed to show the rate.
     pub(super) fn is_poor(&self) -> bool {
         self.is_poor
     }

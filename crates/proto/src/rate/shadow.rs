@@ -8,7 +8,7 @@
 //! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
 //! other flows. If other flows have a queue for several rounds (of about a round trip each), a
 //! *shadow window* takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the rate
-//! is the window divided by the round-trip time. Three things differ from CUBIC:
+//! is the window divided by the round-trip time. Differences from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
@@ -16,7 +16,8 @@
 //! - If our share of the path falls with our window after a loss, the other flows have not slowed
 //!   down. If our share was also less than a fair share, the window then grows beyond its old size,
 //!   up to a little more than a fair share of the bandwidth-delay product. For some round trips the
-//!   window keeps that share: it grows with the queue, and losses do not shrink it.
+//!   window keeps that share: it grows with the queue, and losses do not shrink it below that
+//!   share.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.
@@ -53,20 +54,20 @@ use crate::units::{Bytes, Rate};
 /// A queue of other flows counts if it is longer than [`LEAST_QUEUE`] seconds and longer than
 /// [`QUEUE_SHARE`] of the round-trip time. While a train of ours may show, the queue must also be
 /// longer by that train. A counter rises with each round that has such a queue, and falls towards
-/// zero with each other round. Other flows are detected when the counter reaches [`ENTER_ROUNDS`].
+/// zero with each other round. Other flows are detected when the counter reaches [`ENTER_ROUNDS`],
+/// if a train has confirmed the capacity meanwhile.
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
-/// Other flows are detected only after a new train has confirmed the capacity. On a slow path,
-/// where trains are rare, this many rounds are enough without a new train.
+/// Without such a train, other flows are detected when the counter reaches this number.
 const BLIND_ROUNDS: u32 = 24;
 /// The queue of our own train may show for this number of rounds, the round of the train included.
 const TRAIN_ROUNDS: u32 = 3;
 /// A train is sent to confirm the capacity only if a train takes less than this share of a round
 /// trip. A longer train overfills a short queue.
 const FITS: f64 = 0.25;
-/// A train that differs from the last trains by more than this share, plus its possible error,
-/// shows that the path has changed.
+/// If the first train after other flows seemed to appear differs from the known capacity by more
+/// than this share, plus the train's possible error, the path has changed.
 const CHANGED: f64 = 0.2;
 /// The flow is alone again in two cases. For [`LEAVE_ROUNDS`] rounds in a row, more than [`ALONE`]
 /// of the capacity arrives and others make no queue. Or others make no queue for [`IDLE`] seconds
@@ -84,8 +85,8 @@ const LEAST_LEN: u64 = 4;
 /// The other flows have not slowed down after a loss if our share of the path falls below
 /// [`UNYIELDING`] of its value before the loss. This is judged [`JUDGED_AFTER`] round trips after
 /// the loss. If the other flows have not slowed down and our share was less than a fair share, the
-/// window becomes [`BACK_TO`] times its old size, but at most [`MAKES_UP`] times our fair share: a
-/// full queue drops a part of what we send.
+/// window rises to [`BACK_TO`] times its old size, but at most to [`MAKES_UP`] times our fair
+/// share. This limit is above 1 because a full queue drops a part of what we send.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
@@ -93,8 +94,7 @@ const MAKES_UP: f64 = 1.1;
 /// When the other flows were found not to slow down, the window keeps its share of the path for
 /// this many round trips.
 const HELD: f64 = 6.0;
-/// While no window is in use, a queue is drained at this share of the capacity, even a queue of
-/// other flows.
+/// While no window is in use, a queue is drained at this share of the capacity.
 const DRAINS: f64 = 0.97;
 /// The capacity is the median of the last trains, at most this many.
 const TRAINS: usize = 5;
@@ -349,9 +349,8 @@ impl Shadow {
         if sent >= CALM_LEN { lost / sent } else { self.trains.path_loss() }
     }
 
-    /// Maximum rate while no window is in use: below the capacity while a queue persists. Applies
-    /// only if the path's own loss ratio is known; otherwise losses of a full queue would be
-    /// mistaken for that ratio.
+    /// Maximum rate while no window is in use: below the capacity while a queue persists, if the
+    /// path's own loss ratio is known.
     fn cap(&self) -> Rate {
         let drains = self.has_queue && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();

@@ -7,19 +7,18 @@
 //!    at that rate. The arrival rate is compared with the departure rate, because a sender slower
 //!    than its rate says nothing about the path.
 //! 3. **Up.** A clean epoch (no growing queue, no excess loss) raises the rate: towards the rate
-//!    that the last trains showed if it is higher, else by a step, which is large only while the
-//!    path's rate is unknown. After a rate that was too high (a *ceiling*), the rate stays near the
-//!    ceiling for some epochs; then a train probes again.
+//!    that the last trains showed if it is higher, else by a step. After a rate that was too high
+//!    (a *ceiling*), the rate stays near the ceiling for some epochs; then a train probes again.
 //! 4. **Down.** A queue of our own shows in a round-trip time that grows and stays high. Then the
 //!    arrival rate is the capacity, and the rate goes below it. The round-trip time counts as high
 //!    only if two pulses (the receiver's periodic reports) in a row show it, because a host that
 //!    stalls for a moment delays only one pulse.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
 //!    neither a ceiling nor that ratio is known, and less than a fifth is lost, the sender sends
-//!    more: if more arrives, the path loses that share at any rate. Otherwise the sender reduces
-//!    its rate to a little below the delivery rate. If we caused the loss, the loss stops and as
-//!    much arrives as before; if the path loses that share anyway, less arrives. On a lossy path a
-//!    short dip repeats this check from time to time.
+//!    more: if more arrives, the path loses that share at any rate. In all other cases the sender
+//!    reduces its rate to a little below the delivery rate. If we caused the loss, the loss stops
+//!    and as much arrives as before; if the path loses that share anyway, less arrives. On a lossy
+//!    path a short dip repeats this check from time to time.
 //!
 //! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes
 //! effect ([`jitter`](super::jitter)), the rate doubles, and then follows several trains together
@@ -46,18 +45,18 @@ use crate::wire::Pulse;
 pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
 /// Number of datagrams sent at [`TRICKLE`], after which the rate drops to the minimum.
 const TRICKLE_LEN: u64 = 128;
-/// Maximum number of datagrams before the first rate while the round-trip times still show jitter.
-/// On a remembered path the sender sends more, and may fill a queue.
+/// Round-trip times are used to detect jitter only if at most this many datagrams left before the
+/// first rate. More datagrams may have filled a queue.
 const MOST_TRICKLED: u64 = 256;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
 /// Share of the first train's rate that the sender takes: other flows may use the path too.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
-/// Lowest and highest rate, whatever a report says.
+/// Lowest and highest rate, before the user's limit and the receiver's drain rate apply.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
-/// Minimum length of an epoch, in datagrams and in time. While the rate grows in large steps, the
-/// shorter [`BLIND_EPOCH`] is enough.
+/// Minimum length of an epoch, in datagrams and in time. While the controller is `blind`,
+/// [`BLIND_EPOCH`] is enough.
 const MIN_EPOCH_LEN: u64 = 64;
 const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
@@ -72,25 +71,25 @@ const TRIED: f64 = 1.25;
 /// A raised rate is tested only if the loss is below this.
 const TRIED_LOSS: f64 = 0.2;
 /// Length of a short burst, in datagrams. Short bursts are tried against a loss only if the queue
-/// is shorter than [`SHALLOW`]: an ordinary burst alone makes such a queue.
+/// is shorter than [`SHALLOW`].
 const SHORT_BURST: u64 = 8;
 const SHALLOW: Span = Span::from_millis(1);
 /// Share of a ceiling to which the rate goes.
 const BELOW: f64 = 0.97;
 /// Share of a ceiling above which a clean epoch refutes the ceiling.
 const REFUTED: f64 = 1.07;
-/// Factors by which a clean epoch raises the rate: [`GUESSED`] if nothing is known; [`DOUBLED`],
-/// once, if jitter made the first train useless; [`CAREFUL`] after a ceiling was refuted, a raised
-/// rate was tried or trains were timed poorly; [`NEAR`] after a well-timed train, then in steps
-/// that double up to [`GUESSED`]; [`NEAR`] at every epoch once an overload has shown a ceiling. The
-/// rate rises towards the rate of poorly timed trains by a factor between [`CAREFUL`] and [`JUMP`].
-/// While the controller is `blind`, each clean epoch adds [`FASTER`] to the factor, up to
-/// [`FASTEST`].
+/// Factors by which a clean epoch raises the rate. This one: if nothing is known.
 const GUESSED: f64 = 1.5;
+/// Once, if jitter made the first train useless.
 const DOUBLED: f64 = 2.0;
+/// After a ceiling was refuted, a raised rate was tried, or trains were timed poorly.
 const CAREFUL: f64 = 1.25;
+/// After a well-timed train; the step then doubles with each epoch, up to [`GUESSED`]. Also at each
+/// epoch once an overload has shown a ceiling.
 const NEAR: f64 = 1.04;
+/// Highest factor towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;
+/// While the controller is `blind`, each clean epoch adds this to the factor, up to [`FASTEST`].
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
 /// Number of epochs for which a ceiling is believed. Also the number of epochs between checks of
@@ -107,15 +106,13 @@ pub(crate) struct Trains {
     departures: Departures,
     /// Trains that left back to back and await their report.
     asked: Asked,
-    /// The trains reported since the start, the end of the last ceiling or the last `resume`.
     pool: Pool,
     jitter: Jitter,
-    /// Whether the path's rate is unknown: no train has been timed well and no overload has shown a
-    /// ceiling, or the last ceiling was refuted. The rate then grows by the factor `growth` each
-    /// epoch.
+    /// Whether the path's rate is unknown: neither trains nor an overload have shown it, or the
+    /// last ceiling was refuted. The rate then grows by the factor `growth` each epoch.
     blind: bool,
-    /// Factor by which the next clean epoch raises the rate if neither a train nor a ceiling limits
-    /// it.
+    /// Factor by which the next clean epoch raises the rate, unless trains or a ceiling determine
+    /// the new rate.
     growth: f64,
     /// Whether an overload has shown a ceiling.
     bounded: bool,
@@ -245,7 +242,7 @@ impl Trains {
         }
     }
 
-    /// Whether the rate is only a guess so far, which one clean pulse is enough to raise.
+    /// Whether the rate is only a guess so far. A shorter epoch is then enough to raise it.
     fn is_guess(&self) -> bool {
         !self.bounded && (self.blind || self.pool.is_poor())
     }
@@ -277,7 +274,6 @@ impl Trains {
             self.epoch.start = Some(end);
             return None;
         };
-        // A receiver whose counters go backwards gives no measurement.
         let (span, sent) = (end.clock - start.clock, end.highest.saturating_sub(start.highest));
         let came = end.received.saturating_sub(start.received).min(sent);
         let loss = 1.0 - came as f64 / sent.max(1) as f64;
@@ -343,8 +339,8 @@ impl Trains {
         }
         if self.is_excess(measure) {
             self.unchecked = 0;
-            // If nothing is known about the path's own loss, test a higher rate. Otherwise the loss
-            // did not occur at a lower rate, so it is most likely our own: test a lower rate.
+            // While nothing is known about the path's own loss, and less than [`TRIED_LOSS`] is
+            // lost, test a higher rate. Otherwise test a lower rate.
             let is_new = self.seen == 0.0 && !self.bounded;
             let is_new = is_new && measure.loss < TRIED_LOSS && measure.is_used();
             if is_new {
@@ -386,7 +382,7 @@ impl Trains {
         self.mode = Mode::Up;
         self.unchecked = 0;
         let came = if measure.is_stretched() { measure.paced } else { self.capacity(measure) };
-        // Stalls of both hosts look like a queue and must not cost most of the rate.
+        // Stalls of the hosts look like a queue and must not cost most of the rate.
         let top = came.max(measure.rate * 0.7);
         self.set_ceiling(top);
         let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };
@@ -562,7 +558,7 @@ impl RateController for Trains {
         // The drain rate may reflect only our own sending, so it gets 10 % of headroom.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
-        // In the first epoch, datagrams below its first number are the trickle.
+        // Datagrams sent before the first rate show jitter.
         let is_quiet = (feedback.pulse.highest..=MOST_TRICKLED).contains(&self.epoch.from);
         if let Some(rtt) = feedback.sample.filter(|_| is_quiet && self.mode != Mode::Start) {
             self.jitter.note(rtt);

@@ -14,9 +14,9 @@
 //! - The paper's object is our segment. Several segments are in flight: while one waits for its
 //!   report, the sender sends the next. Repairs of an earlier segment precede first sends of a
 //!   later segment.
-//! - "No more UDP packets will arrive" does not hold: DONE overtakes data. DONE carries the highest
-//!   packet number of its round. The receiver reports when that number has arrived, or after a
-//!   grace of max(RTT/4, 1 ms) without newer data.
+//! - "No more UDP packets will arrive" does not hold: DONE may overtake data. DONE carries the
+//!   highest packet number of its round. The receiver reports when that number has arrived, or
+//!   after a grace of max(RTT/4, 1 ms) without newer data.
 //! - The timeout of the paper's section 3 applies when DONE or its report is late; DONE is then
 //!   repeated.
 //! - A segment that becomes complete is reported immediately, without DONE.

@@ -29,8 +29,8 @@ const LEAST_LOSS: f64 = 0.000_5;
 /// reports.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// Together with the error of losses estimated from few reports, this stays within 1 %. A
-/// remembered loss has no such error.
+/// The share is larger for a remembered loss ratio, which has no error of an estimate from few
+/// reports.
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;
 /// At this loss ratio and above, no symbols are sent.
@@ -101,7 +101,7 @@ impl RbudpSender {
     fn is_tail(&self) -> bool {
         let frontier = &self.end.frontier;
         let left = self.end.layout.blocks().saturating_sub(frontier.passed());
-        // The receiver's grace (the wait for late data) is a quarter of a round trip.
+        // The receiver's grace (the wait for late data) is at least a quarter of a round trip.
         let answer = self.end.rtt.smoothed() + self.end.rtt.smoothed() / 4;
         let rest = Bytes::new(self.datagram.get().saturating_mul(left));
         frontier.peek().is_none() || rest / self.controller.rate() < answer

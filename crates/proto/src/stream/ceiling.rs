@@ -80,8 +80,8 @@ impl Arrivals {
         }
     }
 
-    /// The highest rate at which a whole frame arrived in the last 15 to 30 s; zero if no frame was
-    /// long enough.
+    /// The highest rate at which a frame arrived in the last 15 to 30 s; zero if no frame was long
+    /// enough.
     pub fn carried(&self) -> Rate {
         self.highest[0].max(self.highest[1])
     }

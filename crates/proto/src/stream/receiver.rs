@@ -325,7 +325,7 @@ impl Receiver {
     /// The next request for lost symbols. The receiver requests lost symbols of a frame without
     /// repairs after the frame's last symbol or after a pause. If none of the frame's symbols
     /// arrived, the first symbol of a later frame triggers the request. The request is repeated
-    /// after each round trip and [`PAUSE`], while the answer can be in time.
+    /// every round trip plus [`PAUSE`], while the answer can be in time.
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         let again = now + self.rtt + PAUSE;
         self.absent = self.absent.split_off(&self.next);

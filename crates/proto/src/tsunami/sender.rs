@@ -149,7 +149,7 @@ impl TsunamiSender {
     }
 
     /// When the last block is resent, to show the receiver which blocks were sent. If all blocks
-    /// are sent, the receiver answers immediately; otherwise the receiver may wait for its report
+    /// are sent, the receiver answers soon; otherwise the receiver may wait for its report
     /// interval.
     fn next_last(&self) -> Option<Time> {
         if self.has_work() || self.end.frontier.unacknowledged() == 0 {

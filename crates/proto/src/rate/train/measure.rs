@@ -12,7 +12,7 @@ const STRETCHED: f64 = 0.96;
 /// less than [`CLEAN_LOSS`].
 const CLEAN: f64 = 0.98;
 const CLEAN_LOSS: f64 = 0.005;
-/// A sender that reaches less than this share of its rate is too slow for the rate.
+/// A sender uses its rate if it reaches more than this share of it.
 const USED: f64 = 0.9;
 
 #[derive(Clone, Copy, Debug)]
