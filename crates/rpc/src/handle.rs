@@ -180,7 +180,7 @@ impl Rpc {
     }
 
     /// Calls `method` and waits for its answer. Dropping the future cancels the call. After a lost
-    /// connection the request is sent again, but the method runs at most once.
+    /// connection a client sends the request again, but the method runs at most once.
     ///
     /// # Errors
     /// The error of the method, or a code that says why there is no valid answer. The method may
@@ -316,8 +316,8 @@ pub struct RpcStream {
 }
 
 impl RpcStream {
-    /// Sends an item to the method. If 8 items are unread, waits until the method has read 4 of
-    /// them.
+    /// Sends an item to the method. Waits until the method has read enough of the earlier items: at
+    /// most 8 are unread.
     ///
     /// # Errors
     /// The item is too long, or the call has ended; [`RpcStream::answer`] then returns why.

@@ -177,10 +177,12 @@ impl RpcCall {
         self.within
     }
 
-    /// Sends an item to the caller. Waits while 8 items are unread.
+    /// Sends an item to the caller. Waits until the caller has read enough of the earlier items: at
+    /// most 8 are unread.
     ///
     /// # Errors
-    /// The item is too long, the caller takes no items, or the connection is lost.
+    /// The item is too long, the caller takes no items, the call has ended, or the connection is
+    /// lost.
     pub async fn send(&self, item: &impl RpcMessage) -> Result<(), RpcError> {
         let none = || RpcError::new(RpcCode::Failed, "the caller takes no items");
         self.items.as_ref().ok_or_else(none)?.send(item).await

@@ -104,7 +104,7 @@ impl core::error::Error for RpcError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RpcCode {
-    /// The method returned an error.
+    /// The method failed.
     Failed,
     /// An item could not be sent, because the call has ended.
     Cancelled,
@@ -112,7 +112,8 @@ pub enum RpcCode {
     Deadline,
     /// The other side has no such method.
     NoMethod,
-    /// The caller has no right to this method.
+    /// The caller has no right to this method, or the connection ended with another error than a
+    /// loss.
     Denied,
     /// A limit on unanswered calls or on memory was reached; a later call may succeed.
     Busy,
