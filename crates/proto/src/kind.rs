@@ -156,7 +156,6 @@ fn shifted(value: f64, power: i32) -> String {
     let exponent = exponent.parse().unwrap_or(0) - power;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
-    // Position of the decimal point: after this many digits.
     let point = whole.len() as i32 + exponent;
     let zeros = |count: i32| "0".repeat(count.max(0) as usize);
     if value == 0.0 {

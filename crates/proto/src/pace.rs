@@ -100,7 +100,6 @@ impl Pacer {
         self.burst = self.burst_at_rate();
     }
 
-    /// Fixes the burst size at any rate; at least 1 datagram.
     pub(crate) fn fix_burst(&mut self, datagrams: u64) {
         self.fixed = Some(datagrams.max(1));
         self.burst = self.burst_at_rate();

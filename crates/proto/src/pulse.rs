@@ -15,7 +15,6 @@ use crate::wire::{Echo, Pulse, Train};
 
 /// Packet trains begin at multiples of this packet number.
 pub(crate) const TRAIN_EVERY: u64 = 1024;
-/// Number of datagrams in a packet train.
 pub(crate) const TRAIN_LEN: u64 = 32;
 
 /// A sleep of the receiving host is left out of a train's time only if at least this many datagrams

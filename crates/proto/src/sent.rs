@@ -6,7 +6,6 @@ use alloc::collections::VecDeque;
 use crate::time::{Span, Time};
 use crate::wire::{Echo, PacketNumber};
 
-/// Maximum number of entries of the log.
 const CAPACITY: usize = 4096;
 /// Bursts at most 1/`RESOLUTION` of a round trip apart share one entry.
 const RESOLUTION: u64 = 256;
@@ -19,8 +18,6 @@ pub(crate) struct SentLog {
 }
 
 impl SentLog {
-    /// Records that `count` datagrams, numbered from `first`, were sent on a path with about this
-    /// round-trip time.
     pub(crate) fn record(&mut self, now: Time, first: PacketNumber, count: u64, rtt: Span) {
         let end = first.0 + count;
         match self.bursts.back_mut() {

@@ -41,7 +41,6 @@ impl ProtocolOption {
         ProtocolOption { name, help, kind, least, most, default, is_shared: false }
     }
 
-    /// A switch.
     pub(crate) const fn switch(
         name: &'static str,
         help: &'static str,
@@ -129,7 +128,6 @@ impl fmt::Display for SettingError {
 impl core::error::Error for SettingError {}
 
 impl Settings {
-    /// Returns the settings with this value of `option`.
     pub(crate) fn set(
         mut self,
         option: &'static ProtocolOption,

@@ -66,7 +66,6 @@ impl Tally {
         self.marked == self.blocks
     }
 
-    /// Number of missing blocks within `range`.
     pub(crate) fn missing_in(&self, range: Range<u32>) -> u32 {
         words(range.start..range.end.min(self.blocks))
             .map(|(index, mask)| (mask & !self.words[index]).count_ones())

@@ -54,7 +54,6 @@ pub fn say(message: Message) -> Say {
     Say { said: Some(said) }
 }
 
-/// Returns the error for an impossible message.
 pub(crate) fn wrong(what: &str) -> Error {
     Error::new(Kind::Usage, format!("the messages of the other side are invalid: {what}"))
         .advise("check that both sides run the same release")

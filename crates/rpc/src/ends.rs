@@ -16,7 +16,6 @@ use crate::handle::{Beginning, Items, Order, Passing, Whose};
 use crate::messages::Say;
 use crate::method::{Methods, Task};
 
-/// The calls of a program.
 pub(crate) struct Ends {
     begun: Instant,
     is_client: bool,
@@ -31,7 +30,6 @@ pub(crate) struct Ends {
     tickets: HashMap<u64, u64>,
     waiting: HashMap<u64, Waiting>,
     running: HashMap<u64, Running>,
-    /// The number of methods started so far.
     runs: u64,
     is_released: bool,
 }
@@ -101,7 +99,6 @@ impl Ends {
         self.callee.poll().or_else(|| self.caller.poll(self.now()))
     }
 
-    /// Returns the earliest deadline of this side's calls.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let at = self.caller.deadline()?.as_nanos();
         // A deadline centuries ahead overflows, and counts as no deadline.
@@ -192,7 +189,6 @@ impl Ends {
         }
     }
 
-    /// Handles a request of the program or of its methods.
     pub(crate) fn take(&mut self, order: Order) {
         match order {
             Order::Call(call) => self.begin(call),

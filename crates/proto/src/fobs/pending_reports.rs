@@ -51,13 +51,11 @@ struct Open {
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) report: Report,
-    /// Number of missing blocks that no earlier message named.
     pub(super) newly_lost: u32,
     pub(super) is_last: bool,
 }
 
 impl PendingReports {
-    /// Records that these blocks of a segment with `blocks` blocks arrived, possibly again.
     pub(super) fn note(&mut self, segment: u32, blocks: u32, run: &[Arrival]) {
         let known = run.iter().map(|arrival| arrival.block.index).filter(|index| *index < blocks);
         for index in known {
@@ -124,7 +122,6 @@ impl PendingReports {
                 let end = report.slice().end.div_ceil(CELL);
                 (report, cell..end)
             }
-            // The segment is complete.
             _ => {
                 let all = 0..layout.blocks_in(segment);
                 (Report::fill(segment, 0, all, core::iter::empty()), 0..u32::MAX)

@@ -81,7 +81,6 @@ impl FobsSender {
         sender
     }
 
-    /// A sender that resends losses after every `chunk` bytes of new data.
     fn new(setup: &Setup, mut speed: Speed, chunk: f64) -> FobsSender {
         let blocks = chunk / f64::from(setup.layout.block_size());
         let mut sender = FobsSender {
@@ -250,19 +249,16 @@ impl FobsSender {
     }
 }
 
-/// A sender's state for the choice of the next block.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     /// Whether repeats are possible although a first send is left: the receiver allows no more
     /// bytes, or a chunk has ended.
     pub(super) repeats_first: bool,
-    /// Whether only known losses are resent.
     pub(super) known_only: bool,
     pub(super) first_left: bool,
     /// Whether a first send is left and the grant allows it.
     pub(super) first_may_go: bool,
-    /// A block unacknowledged for this long counts as lost.
     pub(super) patience: Span,
 }
 

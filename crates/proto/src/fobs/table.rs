@@ -32,7 +32,6 @@ const SETTLED: f64 = 1.05;
 pub(super) struct Table {
     /// The maximum, once it is known.
     top: Option<Rate>,
-    /// The rate that the user fixed.
     fixed: Option<Rate>,
     limit: Option<Rate>,
     /// The speed of the sending host's card.

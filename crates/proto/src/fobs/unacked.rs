@@ -21,7 +21,6 @@ pub(super) struct Unacked {
 }
 
 impl Unacked {
-    /// The blocks of a segment of at least one block, none known to have arrived.
     pub(super) fn new(blocks: u32) -> Unacked {
         let (mut levels, mut bits) = (Vec::new(), blocks);
         loop {
@@ -39,7 +38,6 @@ impl Unacked {
         self.count
     }
 
-    /// The first remaining block of `range`.
     pub(super) fn next(&self, range: Range<u32>) -> Option<u32> {
         let (mut level, mut at) = (0, range.start as usize);
         loop {
@@ -58,7 +56,6 @@ impl Unacked {
         Some(at as u32).filter(|found| *found < range.end)
     }
 
-    /// The first run of at most `max` remaining blocks of `range`.
     pub(super) fn next_run(&self, range: Range<u32>, max: u32) -> Option<Range<u32>> {
         let start = self.next(range.clone())?;
         let most = range.end.min(start.saturating_add(max));

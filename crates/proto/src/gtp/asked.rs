@@ -137,7 +137,6 @@ impl Asked {
         lost
     }
 
-    /// When [`Asked::settle`] must be called at the latest.
     pub(super) fn due(&self, grace: Span, risen: Time) -> Time {
         let edge = self.edge.map_or(Time::NEVER, |(_, at)| at + grace);
         let answered = self.answered.map_or(Time::NEVER, |_| risen.max(self.risen) + grace * 2);

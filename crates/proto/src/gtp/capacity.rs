@@ -32,14 +32,12 @@ use super::options::Rules;
 use super::tuning::Tuning;
 use crate::time::Span;
 
-/// The first trains of the flows that are active now.
+/// The first trains of the flows that are active now; rates in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Trains {
     /// Number of trains, each over a path of its own.
     pub(super) paths: usize,
-    /// Sum of the trains' rates, in bits a second.
     pub(super) sum: f64,
-    /// The highest rate of a train, in bits a second.
     pub(super) fastest: f64,
 }
 
@@ -56,9 +54,7 @@ impl Trains {
 pub(super) struct Totals {
     /// Rate of received and lost datagrams together.
     pub(super) total: f64,
-    /// Rate of received datagrams.
     pub(super) current: f64,
-    /// The loss ratio of the median flow.
     pub(super) loss: f64,
     /// Requested rate of the flows that cannot be measured yet.
     pub(super) unmeasured: f64,
@@ -189,8 +185,7 @@ impl Capacity {
         self.given.is_none() && self.searching
     }
 
-    /// Handles the rate and the number of steps of a flow's first train; returns whether C_r
-    /// changed.
+    /// Returns whether C_r changed.
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);

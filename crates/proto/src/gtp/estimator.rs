@@ -34,7 +34,6 @@ impl Estimator {
         self.estimate
     }
 
-    /// Adds `by`, the flow's share of the rate that departed flows freed, up to `bound`.
     pub(super) fn raise(&mut self, by: f64, bound: f64) {
         self.estimate = (self.estimate + by).min(bound);
     }

@@ -87,8 +87,7 @@ impl OtherTraffic {
         self.newest = (now, others);
     }
 
-    /// Ends a control interval, and also the period if it is long enough. `estimates` are our
-    /// flows' estimates and weights, `link` is the capacity of the link.
+    /// Ends a control interval, and also the period if it is long enough.
     pub(super) fn on_interval(&mut self, tuning: &Tuning, link: Rate, estimates: &[(Rate, f64)]) {
         let ((since, before), (at, others)) = (self.from, self.newest);
         let span = at.since(since);

@@ -31,7 +31,6 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Request, SenderOffer};
 
-/// Changes of a flow that affect the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ScheduleChange {
     /// Whether the flow began to answer, or its estimate changed.
@@ -184,7 +183,6 @@ impl Flow {
         self.sfc.target()
     }
 
-    /// Raises the estimate by this flow's part of the rate that departed flows freed.
     pub(super) fn raise_estimate(&mut self, by: f64) {
         self.ce.raise(by, self.standing.bound());
     }
@@ -195,7 +193,6 @@ impl Flow {
         least.min(self.standing.bound())
     }
 
-    /// Sets the target that takes effect at `at`, and the least time between requests.
     pub(super) fn set_target(&mut self, at: Time, target: f64, spacing: Span) {
         self.pending.set(at, target);
         self.spacing = spacing;

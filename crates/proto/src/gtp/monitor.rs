@@ -17,7 +17,6 @@ pub(super) struct Seen {
     pub(super) at: Time,
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// UDP payload of the datagrams that arrived.
     pub(super) bytes: Bytes,
 }
 

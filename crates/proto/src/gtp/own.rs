@@ -20,7 +20,6 @@ pub(super) struct OwnLoss {
     stays: f64,
     least: f64,
     margin: f64,
-    /// The path's own loss ratio, as far as known.
     own: f64,
     /// The rate and loss with which the next period is compared: at the highest rate since
     /// losses began, or at the last comparison.
@@ -43,7 +42,6 @@ impl OwnLoss {
         }
     }
 
-    /// Records a period in which the flow reached `rate` with this loss ratio.
     pub(super) fn note(&mut self, rate: f64, loss: f64) {
         self.own = self.own.min(loss);
         if self.excess(loss) <= self.least {

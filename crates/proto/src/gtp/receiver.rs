@@ -43,7 +43,6 @@ pub struct GtpReceiver {
     rules: Option<Rules>,
     /// Whether flows have joined, left or changed since the last schedule.
     changed: bool,
-    /// The rate that departed flows have freed since the last schedule.
     freed: f64,
     /// No change triggers a schedule before this time, so changes close together share one
     /// schedule.
@@ -51,7 +50,6 @@ pub struct GtpReceiver {
     next_interval: Time,
     last_interval: Time,
     pub(super) tuning: Tuning,
-    /// Number of steps that the schedules needed.
     pub(super) work: u64,
 }
 
@@ -122,7 +120,6 @@ impl GtpReceiver {
         }
     }
 
-    /// When the joins, departures and changes since the last schedule trigger a new schedule.
     fn change_due(&self) -> Time {
         if self.changed { self.next_change } else { Time::NEVER }
     }
@@ -222,7 +219,6 @@ impl GtpReceiver {
         self.link.on_interval(&rules.tuning, &mut self.capacity, whole.current, &estimates);
     }
 
-    /// Uses a flow's first train to estimate the receiver's capacity.
     fn note_train(&mut self, flow: FlowId) {
         let flow = self.flows.get_mut(&flow).filter(|flow| flow.standing.fixed().is_none());
         let Some(flow) = flow else { return };

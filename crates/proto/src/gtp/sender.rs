@@ -191,7 +191,6 @@ impl GtpSender {
         None
     }
 
-    /// Notes that the receiver has all blocks before the acknowledged block.
     fn on_ack(&mut self, ack: &Ack) {
         if ack.next > self.end.layout.blocks() {
             self.end.accounting.refused += 1;

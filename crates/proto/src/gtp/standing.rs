@@ -34,7 +34,6 @@ pub(super) struct Standing {
     /// Maximum requested rate, as a multiple of the rate at which this host empties its buffers
     /// (drain rate).
     more: f64,
-    /// Each answer shortens the remembered delay by 1 / `answers`.
     answers: u64,
 }
 

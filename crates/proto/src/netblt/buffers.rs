@@ -42,7 +42,6 @@ impl Buffers {
         u64::from(last) * self.per_segment + u64::from(blocks.div_ceil(self.size))
     }
 
-    /// The buffer that holds a block of the object.
     pub(super) fn of(&self, block: Block) -> u64 {
         u64::from(block.segment) * self.per_segment + u64::from(block.index / self.size)
     }

@@ -93,7 +93,6 @@ impl Incoming {
         blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
     }
 
-    /// When the data timer expires; `None` if it is not set.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }

@@ -71,13 +71,11 @@ impl NetbltSender {
         self.end.layout.number(Block { segment, index: 0 })
     }
 
-    /// The next block to send for the first time, if its buffer may be sent.
     fn next_first(&self) -> Option<Block> {
         let block = self.end.layout.block(self.end.frontier.peek()?)?;
         (self.buffers.of(block) < self.go).then_some(block)
     }
 
-    /// The next blocks to resend, from the earliest buffer.
     fn again(&mut self, now: Time, number: u64, max: u32) -> Option<Run> {
         while let Some(&buffer) = self.resending.first() {
             if let Some((segment, _)) = self.buffers.place(buffer) {

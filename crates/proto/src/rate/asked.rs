@@ -34,7 +34,6 @@ impl Asked {
         self.trains.contains(&start)
     }
 
-    /// Whether a train has datagrams between the numbers `from` and `to`, `to` excluded.
     pub(super) fn any_within(&self, from: u64, to: u64) -> bool {
         self.trains.iter().any(|start| *start + TRAIN_LEN > from && *start < to)
     }

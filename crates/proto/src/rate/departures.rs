@@ -18,7 +18,6 @@ pub(super) struct Departures {
 }
 
 impl Departures {
-    /// Notes that the datagram `number` leaves now.
     pub(super) fn note(&mut self, now: Time, number: u64, rtt: Span) {
         let spacing = SPACING.max(rtt / SHARE);
         if self.notes.back().is_none_or(|(_, last)| now.since(*last) >= spacing) {

@@ -362,8 +362,8 @@ fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
     assert!(last < Some(6_000_000_000), "{last:?}");
 }
 
-/// A datagram's wait in the receiving socket counts towards the round-trip time: the age in an
-/// echo, which the sender subtracts, starts only when the receiver reads the datagram.
+/// In this model the age in an echo, which the sender subtracts, starts when the receiver reads the
+/// datagram. So the wait in the receiving socket counts towards the round-trip time.
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_sets_the_rate() {
     for (mbps, reads, rtt) in [(1_000, 300, 200), (1_000, 300, 20_000), (10_000, 2_000, 20_000)] {

@@ -116,7 +116,6 @@ pub(crate) struct Trains {
     growth: f64,
     /// Whether an overload has shown a ceiling.
     bounded: bool,
-    /// Smallest round-trip time, as of the last pulse.
     min_rtt: Span,
     loss: f64,
     /// Number of datagrams over which `loss` was measured.

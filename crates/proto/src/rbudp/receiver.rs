@@ -50,7 +50,6 @@ impl Flow {
         }
     }
 
-    /// Marks a run of arrivals of one segment; returns the number of new blocks.
     fn mark_run(&mut self, segment: u32, run: &[Arrival]) -> u64 {
         let marked = self.tallies.mark(segment, run);
         if marked.is_last || self.tallies.tally(segment).is_some() {

@@ -82,7 +82,6 @@ pub(super) struct Segment {
     again: u64,
 }
 
-/// The next step for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Wait, or send blocks.
@@ -222,14 +221,12 @@ impl Segment {
         }
     }
 
-    /// Records that the caller sends a run of symbols; `last` is its last packet number.
     pub(super) fn on_symbols(&mut self, count: u32, last: PacketNumber) {
         self.highest = self.highest.max(last);
         self.since_done = self.since_done.saturating_add(count);
         self.again += u64::from(count);
     }
 
-    /// Records that the caller sends a run of blocks; `last` is its last packet number.
     pub(super) fn on_sent(&mut self, run: &Range<u32>, last: PacketNumber, first_time: bool) {
         let count = run.end - run.start;
         self.highest = self.highest.max(last);

@@ -45,7 +45,6 @@ pub struct Room {
 /// The calls of the other end, and the answers that it may request again.
 #[derive(Debug)]
 pub struct Callee {
-    /// Whether the calls have odd numbers.
     is_odd: bool,
     /// Whether the other end made earlier calls that this callee does not know.
     is_late: bool,

@@ -153,7 +153,6 @@ impl Caller {
             return None;
         }
         let id = self.unsent.pop_front()?;
-        // Every unsent call is open.
         let open = self.open.get_mut(&id)?;
         open.is_sent = true;
         self.queue.extend(open.held.drain(..));

@@ -117,7 +117,6 @@ impl<const RELEASE: bool> ReceivingFlow for Flow<RELEASE> {
         let new = self.arrived.on_datagrams(&mut self.end, now, arrivals, gap);
         self.note_new(new);
         if let Some(syncs) = self.syncs.as_mut().filter(|syncs| !syncs.news) {
-            // The first datagram starts the release's timer.
             (syncs.next, syncs.news) = (now + syncs.interval, true);
         }
     }

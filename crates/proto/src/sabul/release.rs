@@ -35,7 +35,6 @@ pub(super) struct ReleaseRate {
 }
 
 impl ReleaseRate {
-    /// The rate control of a new flow whose host sends no faster than `cap`.
     pub(super) fn new(setup: &Setup, cap: Option<Rate>) -> ReleaseRate {
         let value = |option| setup.settings.value(option);
         // Whole nanoseconds, so that 10 µs are exact.

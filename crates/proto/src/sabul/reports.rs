@@ -77,7 +77,6 @@ impl Reports {
         self.fresh.gaps(gap).map(|run| run.end - run.start).sum()
     }
 
-    /// The next report of missing blocks, if one is due.
     pub(super) fn make(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
         if now >= self.began + self.interval {
             (self.began, self.made) = (now, 0);

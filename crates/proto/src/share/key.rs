@@ -132,7 +132,6 @@ impl Prefix {
         (bound('/'), bound('0'))
     }
 
-    /// Returns the key of the prefix itself.
     pub(super) fn own(&self) -> Option<&Key> {
         self.0.as_ref()
     }

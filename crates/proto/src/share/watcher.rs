@@ -78,7 +78,6 @@ impl Watcher {
                 for change in changes.filter(|c| self.prefix.contains(c.key.as_str())) {
                     bytes += OVERHEAD + content(&change.key, change.value.as_deref());
                     if bytes > PIECE && !piece.is_empty() {
-                        // The rest follows in the next piece.
                         through = piece.last().map_or(through, |last: &Change| last.version);
                         break;
                     }

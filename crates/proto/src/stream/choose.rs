@@ -164,7 +164,6 @@ pub(super) fn repair_time(needs: &Needs, path: &Path) -> Option<Span> {
     if missed <= needs.epsilon {
         return Some(left);
     }
-    // A receiver may request at most `share(k)` datagrams of a frame.
     if burst * RUN > share(k) as f64 {
         return None;
     }

@@ -35,7 +35,6 @@ impl Clock {
         stamp
     }
 
-    /// Takes in the arrival of a datagram with `stamp`.
     pub(crate) fn on_arrival(&mut self, now: Time, stamp: i64) {
         if now >= self.ends {
             self.least = [self.least[1], None];

@@ -18,13 +18,11 @@ const MIN_WAIT: Span = Span::from_millis(5);
 struct Passing {
     /// How far the restart has arrived: missing blocks below this number were lost again.
     at: u64,
-    /// The end of the restart.
     end: u64,
     /// When the restart last progressed.
     since: Time,
 }
 
-/// Missing blocks, as far as known, and requested blocks.
 pub(super) struct Requests {
     /// Number of missing blocks at which a restart replaces the list.
     table: u64,
@@ -36,17 +34,14 @@ pub(super) struct Requests {
     settled: u64,
     /// The next value of `settled`, and the time from which its grace counts.
     settling: (u64, Time),
-    /// Blocks requested recently.
     recent: Recent,
     /// All requested blocks, except those below the first missing block.
     counted: RangeSet,
-    /// Blocks to be requested now.
     asking: RangeSet,
     passing: Option<Passing>,
     sequence: u64,
 }
 
-/// The result of a check for missing blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// Number of missing blocks to be requested.
