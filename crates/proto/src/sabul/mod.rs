@@ -15,7 +15,7 @@
 //! Choices where the paper is open, and additions:
 //! - "The initial sending rate can be determined by application": the rate is `initial-rate`,
 //!   otherwise the user's rate, otherwise the rate that a first packet train (datagrams sent back
-//!   to back) shows. A given rate is also the upper limit.
+//!   to back) shows. The user's rate is also the upper limit.
 //! - Sequence numbers are block numbers. A block below the highest block so far fills an old gap. A
 //!   new gap, above the highest block so far, is a loss and is reported immediately.
 //! - A gap shows only when a later block arrives. If no later block follows, because all blocks are

@@ -1,7 +1,7 @@
 //! Plans a stream for the measured path: its way to meet the deadline ([`Way`]), its rate, and the
 //! number of repair datagrams for each frame. Payloads are several frames sent as one object,
 //! repair resends lost datagrams, and code sends each frame with an erasure code. A datagram
-//! carries one symbol, which is a fixed number of bytes of a frame.
+//! carries one symbol: a piece of a frame, or a repair.
 
 use super::choose::{Choice, Needs, Path, Way, choose, payload_time, repair_time};
 use crate::fec::Losses;

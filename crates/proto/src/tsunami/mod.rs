@@ -1,5 +1,5 @@
 //! Tsunami: the file transfer tool of Indiana University's Advanced Network Management Lab, as Oak
-//! Ridge National Laboratory describes and measured it ("Faster bulk transfer starring: UDP", here
+//! Ridge National Laboratory described and measured it ("Faster bulk transfer starring: UDP", here
 //! called the study), and as the public tool, versions 1.1 and 1.2, behaves.
 //!
 //! > The receiver uses the combination of the number of packets received (a multiple of 50) and a
