@@ -5,11 +5,9 @@ use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sideby
 
 #[derive(Clone, Debug)]
 pub(crate) struct Paper {
-    /// The paper's heading in the index.
     pub(crate) heading: &'static str,
-    /// A short description of the paper.
     pub(crate) about: &'static str,
-    /// The experiments, in the paper's order.
+    /// The experiments in the paper's order.
     pub(crate) experiments: Vec<&'static Experiment>,
 }
 

@@ -15,18 +15,18 @@ pub struct Experiment {
     pub id: &'static str,
     /// The subject of the experiment, in one line.
     pub title: &'static str,
-    /// The paper and the place in it. A measurement of our own says here that no paper has it.
+    /// The paper and the place in it, or that no paper has it.
     pub source: &'static str,
-    /// The set-up: path, hosts, settings, and substitutes for the paper's equipment.
+    /// Path, hosts, settings, and substitutes for the paper's equipment.
     pub setup: &'static str,
     /// The cases.
     pub cases: fn() -> Vec<Case>,
-    /// Builds the tables from the outcomes. The set of rows must not depend on the outcomes: a case
-    /// that was not run has a row without our value.
+    /// Builds the tables. The set of rows must not depend on the outcomes: a case that was not run
+    /// has a row without our value.
     pub tables: fn(&Outcomes) -> Vec<Table>,
     /// Figures of rates over time: drawn from the simulation, and again from the emulation.
     pub courses: fn(&Outcomes) -> Vec<Figure>,
-    /// Other figures, from the outcomes and the tables (which contain the emulated values).
+    /// Other figures, from the outcomes and from the tables with the emulated values.
     pub figures: fn(&Outcomes, &[Table]) -> Vec<Figure>,
     /// Differences from the paper, with their causes.
     pub differs: &'static str,
@@ -36,7 +36,7 @@ pub struct Experiment {
     pub set: Set,
 }
 
-/// When an experiment is run, depending on the total time of its simulations.
+/// When an experiment is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     /// In every build: takes at most some seconds in a debug build.
@@ -71,25 +71,24 @@ pub enum Ways {
     Emulated(&'static str),
 }
 
-/// The limit for emulation: longer cases (in virtual time) are not run in real time.
+/// Cases longer than this (in virtual time) are not emulated.
 pub const LONGEST: Span = Span::from_secs(360);
 
 /// A figure of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The suffix to the experiment's id in the file name; empty for the main or only figure.
+    /// Suffix to the experiment's id in the file name; empty for the main figure.
     pub name: &'static str,
     /// The plot.
     pub plot: Plot,
 }
 
 impl Experiment {
-    /// No figures.
     pub(crate) const NO_FIGURES: fn(&Outcomes, &[Table]) -> Vec<Figure> = |_, _| Vec::new();
 
     pub(crate) const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();
 
-    /// The file name of the experiment's page in the results folder.
+    /// The file name of the experiment's page.
     pub fn file(&self) -> String {
         format!("{}.md", self.id)
     }

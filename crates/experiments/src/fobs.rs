@@ -27,16 +27,16 @@ const CARD: Rate = Rate::from_mbps(100);
 /// One-way delays: "on the order of 26 milliseconds … a short haul network", "of 65 milliseconds …
 /// long haul".
 const PATHS: [(&str, &str); 2] = [("short haul", "13ms"), ("long haul", "32.5ms")];
-/// Overhead of a datagram on the wire: 28 bytes of IP and UDP, 38 of Ethernet.
+/// Bytes on the wire besides a datagram: 28 of IP and UDP, 38 of Ethernet.
 const AROUND: u32 = 66;
 
-/// The rate of UDP payload through a card of `rate`, in datagrams with `block` bytes of the object.
+/// UDP payload through a card of `rate`, in datagrams with `block` bytes of the object.
 fn ceiling(rate: Rate, block: u32) -> Rate {
     let payload = f64::from(block + OVERHEAD);
     rate.scale(payload / (payload + f64::from(AROUND)))
 }
 
-/// Goodput of the first flow as a share of `rate`, in per cent.
+/// Goodput of the first flow, in per cent of `rate`.
 fn share(outcomes: &Outcomes, case: &str, rate: Rate) -> Option<f64> {
     outcomes.first(case, |flow| flow.goodput() * 1e8 / rate.as_bps() as f64)
 }
@@ -44,8 +44,8 @@ fn share(outcomes: &Outcomes, case: &str, rate: Rate) -> Option<f64> {
 /// Packets received per acknowledgement.
 const FREQUENCIES: [u32; 10] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 
-/// Assumed time to make and send an acknowledgement. The paper does not give this time. The paper's
-/// acknowledgement has a byte, or a bit, for each of 39,063 packets (section 3).
+/// Assumed time for an acknowledgement, which the paper does not give. Its acknowledgement has a
+/// byte, or a bit, for each of 39,063 packets (section 3).
 const REPORT_COST: &str = "1ms";
 /// The default receive buffer of Windows 2000.
 const SMALL_BUFFER: u32 = 8_192;
@@ -100,9 +100,9 @@ fn frequency_cases() -> Vec<Case> {
     cases
 }
 
-/// Cases with two packets a batch: "We therefore used this number in all subsequent
-/// experimentation". In the other cases, a batch has as many packets as the last
-/// acknowledgement covered (longhaul's default). Name, delay and loss.
+/// Name, delay and loss of cases with two packets a batch: "We therefore used this number in all
+/// subsequent experimentation". In the other cases, a batch has as many packets as the last
+/// acknowledgement covered (longhaul's default).
 const BATCHES: [(&str, &str, f64); 4] = [
     ("short haul, two packets a batch", PATHS[0].1, 0.0),
     ("long haul, two packets a batch", PATHS[1].1, 0.0),
@@ -120,13 +120,11 @@ fn batch_cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Why cases that depend on a host's program are not emulated.
 const SLOW_RECEIVER: &str = "the result depends on the cost of an acknowledgement in the receiving \
                              program, which cannot be set over real sockets";
 
-/// A table for each condition, and one for the cases with two packets a batch. A condition's table
-/// has a row for each frequency, and a row for the best one. If nothing is lost on the line, the
-/// last row has the published value.
+/// A table for each condition, and one for the cases with two packets a batch. If nothing is lost
+/// on the line, the last row of a condition has the published value.
 fn frequency_tables(
     quantity: Quantity,
     published: f64,
@@ -264,7 +262,6 @@ pub(crate) static FIG2: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// Why the smallest packets are not emulated.
 const TOO_SMALL: &str = "a real copy's datagrams have at least 512 bytes";
 
 /// Figure 3: Gigabit cards, "an OC-12 (622 Mb/Sec) data link", "peaked out at approximately 52% …
@@ -382,7 +379,6 @@ pub(crate) static TABLE1: Experiment = Experiment {
     set: Set::Quick,
 };
 
-/// Numbers of PSockets' connections.
 const STREAMS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const OPTIMUM: Quantity = Quantity { name: "connections", unit: Unit::Count };
 

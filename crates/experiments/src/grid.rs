@@ -1,5 +1,4 @@
-//! Simulation against emulation: the same protocols over the same paths, in virtual and in real
-//! time.
+//! Simulation against emulation of the same protocols over the same paths.
 
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -27,7 +26,7 @@ const fn at_100_ms(name: &'static str, flow: &'static str, losses: &'static [u64
     Contender { name, flow, rtts: &[100], losses }
 }
 
-/// RBUDP runs on all paths. The other protocols run on the long paths, without loss and with 1 %.
+/// RBUDP runs on all paths, the other protocols only on the long ones, without loss and with 1 %.
 /// SABUL runs with 0.001 % instead of 1 %: it treats all loss as congestion, and would need minutes
 /// even at 0.1 %.
 const CONTENDERS: [Contender; 7] = [
@@ -84,7 +83,7 @@ fn of_contender<T>(
     made
 }
 
-/// Goodput over the rows of all tables, in per cent of each link's rate.
+/// Goodput over the rows, in per cent of each link's rate.
 fn points(value: impl Fn(&str) -> Option<f64>) -> Vec<(f64, f64)> {
     let rows = CONTENDERS.iter().flat_map(|contender| {
         of_contender(contender, |name, link, _, _, _| {

@@ -13,19 +13,17 @@ use crate::table::{Row, Table};
 pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
-/// The total rate of all copies, for protocols that are configured with their share, in bits a
-/// second of UDP payload: 98 % of what full packets carry over the link.
+/// The total rate of all copies in bits a second of UDP payload: 98 % of what full packets carry
+/// over the link.
 const CONFIGURED: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
 /// The flow that is configured with the whole link's rate.
 const BLIND: &str = "blind";
-/// The number of receivers of [`BLIND`]. With one receiver the share is the whole rate anyway;
-/// sixteen receivers show nothing new.
+/// With one receiver the share is the whole rate anyway; sixteen show nothing new.
 const BLIND_TO: usize = 4;
 /// The flow whose receivers request the rate of their own links.
 const REQUESTED: &str = "gtp";
-/// Why cases that overload the shared link are not emulated.
 const OVERRUN: &str = "these senders send several times the link's rate, more than one machine can \
                        emulate";
 /// Name, flow in the scenario, whether it is configured with its share of the link.
@@ -52,7 +50,7 @@ fn case_name(contender: &str, receivers: usize) -> String {
     format!("{contender}, to {receivers}")
 }
 
-/// The minimum time in seconds: the link carries the object once per receiver in full packets.
+/// Minimum time in seconds: the link carries the object once per receiver in full packets.
 fn least(receivers: usize) -> f64 {
     let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
     let bits = (receivers as u64 * MEGABYTES * 8_000_000) as f64;
@@ -63,12 +61,12 @@ fn first(outcome: &CaseOutcome) -> f64 {
     outcome.flows.iter().map(|flow| flow.elapsed.as_secs_f64()).fold(f64::INFINITY, f64::min)
 }
 
-/// The fairness index of the receivers' goodputs, each from start to end.
+/// Fairness index of the receivers' goodputs.
 fn evenness(outcome: &CaseOutcome) -> f64 {
     fairness(&outcome.flows.iter().map(CaseFlow::goodput).collect::<Vec<_>>())
 }
 
-/// The mean over all flows of the data sent beyond the object, in per cent of the object.
+/// The flows' mean of data sent beyond the object, in per cent of the object.
 fn waste(outcome: &CaseOutcome) -> f64 {
     let mean: f64 = outcome.flows.iter().map(CaseFlow::waste).sum();
     mean / outcome.flows.len() as f64

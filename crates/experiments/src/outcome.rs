@@ -31,7 +31,7 @@ pub struct CaseFlow {
     pub sent: Count,
     /// Repeats, a part of `sent`.
     pub retransmitted: Count,
-    /// Losses as reported; one loss may count several times.
+    /// Reported losses; one loss may count several times.
     pub reported_lost: Count,
     /// Datagrams that reached the receiving program.
     pub received: Count,
@@ -41,14 +41,13 @@ pub struct CaseFlow {
     pub lost: Count,
     /// Blocks in the object.
     pub blocks: Count,
-    /// Number of rounds of the segment that needed the most rounds.
+    /// Rounds of the segment that needed the most rounds.
     pub rounds: Count,
-    /// Samples, one for each interval of the time series.
+    /// Samples of the time series.
     pub series: Vec<Sample>,
 }
 
-/// A number of datagrams, blocks or rounds; unknown if it was not counted, such as the duplicates
-/// of a copy that was cut off.
+/// A number of datagrams, blocks or rounds; unknown if it was not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 
@@ -64,7 +63,7 @@ impl Count {
     }
 }
 
-/// A sample of a flow's time series, for the interval that ends at `at`.
+/// A sample of a flow's time series. Its interval ends at `at`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Seconds since the scenario's start.
@@ -123,8 +122,7 @@ impl CaseOutcome {
         ends.max().unwrap_or(Span::ZERO)
     }
 
-    /// Goodput of each flow while all of them ran, in Mbit/s, from the time series: from the last
-    /// start to the first end.
+    /// Goodput of each flow while all of them ran, in Mbit/s: from the last start to the first end.
     pub(crate) fn sustained(&self) -> Vec<f64> {
         let start = |flow: &CaseFlow| flow.started.since(Time::ZERO).as_secs_f64();
         let end = |flow: &CaseFlow| start(flow) + flow.elapsed.as_secs_f64();
@@ -214,7 +212,7 @@ mod tests {
 
     #[test]
     fn four_flows_at_6_2_2_1_have_the_fairness_index_of_the_gtp_paper() {
-        // GTP, section 5.1.1: throughput ratio 6:2:2:1, index 0.67.
+        // GTP, section 5.1.1.
         assert!((fairness(&[6.0, 2.0, 2.0, 1.0]) - 0.67).abs() < 0.02);
         assert_eq!((fairness(&[1.0; 4]), fairness(&[])), (1.0, 1.0));
     }

@@ -1,8 +1,6 @@
 //! An experiment's page: Markdown with its tables, and its figures.
 //!
 //! The committed page keeps emulated values, each with its run, and the reasons of failed runs.
-//! `absence`: text about cases without an emulated value. `prose`: numbers in the text below the
-//! tables.
 
 mod absence;
 mod prose;
@@ -18,9 +16,9 @@ use crate::table::{self, Key, Row, Said, Table};
 use absence::Tried;
 use prose::ProseError;
 
-/// The beginning of the lines that describe the runs of emulated values.
+/// Begins the lines that describe the runs of emulated values.
 const EMULATED: &str = "Emulated values";
-/// The last part of a figure's name if the figure shows emulated values.
+/// Last part of a figure's name if the figure shows emulated values.
 const REAL: &str = "emulated";
 
 /// A page, built from outcomes.
@@ -28,15 +26,14 @@ const REAL: &str = "emulated";
 pub struct Page {
     experiment: &'static Experiment,
     tables: Vec<Table>,
-    /// Date, machine and commit of each run with emulated values. The first run has the number 1.
+    /// Date, machine and commit of each run with emulated values, numbered from 1.
     runs: Vec<String>,
     /// Cases whose emulation failed.
     tried: Tried,
-    /// Figures of emulated rates over time that this run has drawn.
+    /// Figures of emulated rates that this run has drawn.
     courses: Vec<Figure>,
-    /// File names and titles of the committed page's figures of emulated rates over time.
+    /// File names and titles of the committed page's figures of emulated rates.
     committed_courses: Vec<(String, String)>,
-    /// The simulated outcomes, which have the cases' virtual durations.
     simulated: Outcomes,
 }
 
@@ -82,7 +79,7 @@ pub struct File {
 }
 
 impl Page {
-    /// Builds the page from simulations. Emulated values are kept from the committed page.
+    /// Builds the page from simulations, and keeps emulated values of the committed page.
     pub fn new(
         experiment: &'static Experiment,
         simulated: &Outcomes,
@@ -109,8 +106,8 @@ impl Page {
         page
     }
 
-    /// Replaces older emulated values by those of `outcomes`, and records the reason for each case
-    /// in `failed`. Cases that were not run keep their values.
+    /// Replaces older emulated values, and records the reason for each case in `failed`. Cases that
+    /// were not run keep their values.
     pub fn emulated(
         &mut self,
         outcomes: &Outcomes,
@@ -167,8 +164,8 @@ impl Page {
         self.tables.iter().flat_map(|table| &table.rows)
     }
 
-    /// The page and its figures as files of the results folder. An emulated figure is included only
-    /// if this run has drawn it.
+    /// The page and its figures as files. An emulated figure is included only if this run has drawn
+    /// it.
     ///
     /// # Errors
     /// [`PageError`] if a figure cannot be drawn, or a placeholder of the prose cannot be filled.
@@ -250,7 +247,6 @@ fn courses(experiment: &Experiment, page: &str) -> Vec<(String, String)> {
     shown.collect()
 }
 
-/// The runs of a page's emulated values.
 fn runs(page: &str) -> Vec<String> {
     let reported = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(EMULATED)?;
@@ -263,8 +259,7 @@ fn runs(page: &str) -> Vec<String> {
     reported.collect()
 }
 
-/// The paragraph with the cases' scenarios and the keys that change from row to row; empty without
-/// cases.
+/// The paragraph with the cases' scenarios and the keys that change from row to row.
 fn scenarios(cases: &[Case]) -> String {
     let (mut files, mut keys) = (Vec::new(), Vec::new());
     for Variant { file, settings, .. } in cases.iter().map(|case| &case.variant) {
@@ -292,8 +287,8 @@ fn scenarios(cases: &[Case]) -> String {
     text + "\n\n"
 }
 
-/// The differences between a page's simulated rows and a committed page's, one line each. If only
-/// other parts of the pages differ, one line says so.
+/// The differences between simulated rows of two pages, one line each. If only other parts differ,
+/// one line says so.
 pub fn differences(made: &str, committed: &str) -> Vec<String> {
     let (ours, theirs) = (table::read(made), table::read(committed));
     let name = |(case, what): &Key| format!("{case}, {what}");
@@ -404,7 +399,7 @@ mod tests {
         let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
         assert_eq!(text(&page, &simulated), committed);
         assert_eq!(page.rows().map(|row| row.run).collect::<Vec<_>>(), [Some(1), Some(2)]);
-        // No value of Monday's run is left.
+        // Monday's run has no values any more.
         page.emulated(&outcomes(&[("one", 92)]), &[], "Tuesday.".into());
         let committed = text(&page, &simulated);
         assert!(committed.contains("Emulated values: Tuesday."), "{committed}");

@@ -1,6 +1,6 @@
-//! The cells of the grid: each is a path under a condition, such as other traffic. A family has the
-//! same condition on several paths. In each cell every rate law (a rule by which a copy finds its
-//! rate) is tested.
+//! The cells of the grid: each is a path under a condition, such as other traffic. A family has one
+//! condition on several paths. Each cell tests every rate law (a rule by which a copy finds its
+//! rate).
 
 use longhaul_proto::law::Law;
 use longhaul_proto::time::{Span, Time};
@@ -24,12 +24,12 @@ pub(super) const QUEUES: [Queue; 5] = [
     Queue::Products(4.0),
     Queue::CoDel,
 ];
-/// Rate in Mbit/s and round-trip time in ms of the paths that flows share.
+/// Rate in Mbit/s and round-trip time in ms of shared paths.
 pub(super) const SHARED: [(u64, u64); 6] =
     [(10, 40), (50, 20), (50, 200), (100, 10), (100, 100), (200, 40)];
 pub(super) const SHARED_QUEUES: [Queue; 4] =
     [Queue::Products(0.25), Queue::Products(1.0), Queue::Products(4.0), Queue::CoDel];
-/// Rate in Mbit/s and round-trip time in ms of the paths with a disturbance.
+/// Rate in Mbit/s and round-trip time in ms of disturbed paths.
 const TROUBLED: [(u64, u64); 6] =
     [(10, 30), (10, 100), (100, 30), (100, 100), (500, 30), (500, 100)];
 
@@ -39,14 +39,12 @@ const SHARES: Span = Span::from_secs(30);
 const WATCHED: Span = Span::from_secs(10);
 /// When a disturbance begins.
 const CHANGES: Span = Span::from_secs(4);
-/// How long an outage lasts.
 const HOLE: Span = Span::from_secs(2);
-/// The share of a path's rate that plain UDP and short TCP connections use.
+/// Share of a path's rate for plain UDP and short TCP connections.
 const OTHERS: f64 = 0.3;
-/// Size of the object of a mouse, a short TCP connection.
+/// The object of a mouse, a short TCP connection.
 const MOUSE: Bytes = Bytes::new(100_000);
 
-/// The queue before the path's bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Queue {
     /// A drop-tail queue of this many bandwidth-delay products.
@@ -64,7 +62,6 @@ impl Queue {
     }
 }
 
-/// The condition that a family of cells tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Family {
     Alone,
@@ -155,7 +152,7 @@ impl Family {
     }
 }
 
-/// A path, and the condition on it: other traffic or a disturbance.
+/// A path and its condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) family: Family,
@@ -195,14 +192,14 @@ impl Cell {
         carried * (1.0 - self.loss / 100.0)
     }
 
-    /// The object's size in bytes for a copy alone: the path delivers the object in 2 s or twelve
-    /// round trips, whichever is longer.
+    /// The object's size in bytes for a copy alone: the path delivers it in 2 s or twelve round
+    /// trips, whichever is longer.
     fn object(&self) -> f64 {
         (12.0 * self.rtt as f64 / 1e3).max(2.0) * self.object_rate() / 8.0
     }
 
     /// Bits of object data that the path could deliver to the copy in the observed time, without
-    /// the part that is due to other traffic.
+    /// the part for other traffic.
     pub(super) fn available(&self) -> f64 {
         let (rate, all) = (self.object_rate(), WATCHED.as_secs_f64());
         match self.family {
@@ -218,9 +215,9 @@ impl Cell {
         }
     }
 
-    /// The scenario of the cell: a copy with the rate law `law`, and the other traffic. `seed`
-    /// selects the random numbers and also changes round trip and queue by up to 2 %: otherwise two
-    /// runs without loss would be identical.
+    /// The scenario of a copy with the rate law `law`, and of the other traffic. `seed` selects the
+    /// random numbers, and changes round trip and queue by up to 2 %: otherwise two runs without
+    /// loss would be identical.
     pub(super) fn scenario(&self, base: &Scenario, law: Law, seed: u64) -> Scenario {
         let mut scenario = self.network(base, seed);
         let lasts = if self.family.is_shared() { SHARES } else { WATCHED };
@@ -244,7 +241,7 @@ impl Cell {
         scenario
     }
 
-    /// TCP without our copy: `count` connections on this path.
+    /// `count` TCP connections without our copy.
     pub(super) fn without_us(
         &self,
         base: &Scenario,
@@ -344,8 +341,7 @@ fn streams(base: &Scenario, tcp: Congestion, count: u32) -> Vec<Flow> {
     (1..=count).map(|n| Flow { name: format!("{}-{n}", tcp.name()), ..one.clone() }).collect()
 }
 
-/// Pauses as on Wi-Fi: about nine times a second, all packets are held for 10 ms on average. Times
-/// and lengths are random. Packets that arrive during a pause leave at its end.
+/// Pauses as on Wi-Fi: about nine times a second, all packets are held for 10 ms on average.
 fn pauses(chance: &mut Random, delay: Span) -> Vec<Step> {
     let (mut at, mut steps) = (Time::ZERO, Vec::new());
     while at < Time::ZERO + WATCHED {

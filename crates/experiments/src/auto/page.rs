@@ -1,6 +1,5 @@
 //! The page of the automatic mode. A rate law is a rule by which a copy finds its rate. A family of
-//! cells is a set of paths under the same condition. The page has the mean and the worst cell of
-//! each family and rate law, and a figure for each competitor.
+//! cells is a set of paths under the same condition.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +14,10 @@ use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
-/// The page's first seed. The rate laws were tuned with lower seeds.
+/// The rate laws were tuned with lower seeds.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
-/// The short form for CI: one seed, and every twelfth cell.
+/// For CI: one seed, and every twelfth cell.
 const SHORT_SEEDS: u64 = 1;
 const SHORT_SHARE: usize = 12;
 
@@ -28,8 +27,7 @@ const JAIN: Quantity = Quantity { name: "Jain's index, of 100", unit: Unit::Shar
 const HARM: Quantity = Quantity { name: "harm beside us / beside its own kind", unit: Unit::Index };
 const WORST: Quantity = Quantity { name: "worst cell", unit: Unit::Share };
 const LOSING: Quantity = Quantity { name: "cells 2 points below trains", unit: Unit::Count };
-/// Lower limit for the harm that one more TCP connection does, because this harm is a divisor;
-/// division by almost zero would give a meaningless value.
+/// Lower limit for the harm that one more TCP connection does: this harm is a divisor.
 const LEAST_HARM: f64 = 0.05;
 
 fn quantity(family: Family) -> Quantity {
@@ -87,9 +85,9 @@ fn cases(seeds: u64) -> Vec<Case> {
     cases.into_values().collect()
 }
 
-/// A cell's score in one run, in per cent: of a copy alone, the ideal duration as a share of the
-/// actual one; of copies that compete with each other, their fairness; otherwise what the copy got,
-/// as a share of the object data that was available to it.
+/// A cell's score in per cent. For a copy alone it is the ideal duration as a share of the actual
+/// one; for copies that compete with each other, their fairness; otherwise the copy's share of the
+/// object data that was available to it.
 fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     let copy = outcome.first();
     match cell.family {
@@ -120,8 +118,7 @@ fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     Some((1.0 - ours / alone).max(0.0) / (1.0 - kind / alone).max(LEAST_HARM))
 }
 
-/// Returns the value at the worst tenth of `values`: the 10th percentile, or the 90th if `high`
-/// values are bad.
+/// The value at the worst tenth: the 10th percentile, or the 90th if `high` values are bad.
 fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     if high {
@@ -130,7 +127,7 @@ fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.get(values.len() / 10).copied()
 }
 
-/// The measurements of the page's full form, or of its short form.
+/// The measurements of the full or the short form.
 struct Judge<'o> {
     outcomes: &'o Outcomes,
     cells: Vec<Cell>,
@@ -332,7 +329,6 @@ const DIFFERS: &str = "There is no paper. The simulator's hosts take no processi
                        at 1 ms and 1 Gbit/s leave out delays of real hosts. BBR is version 1, \
                        without its detection of policers.";
 
-/// The short form for CI.
 pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
     title: "The automatic mode, the short form: every twelfth cell, one seed",
@@ -363,8 +359,7 @@ mod tests {
         assert!(3 * tuned >= all.len() && 3 * (all.len() - tuned) >= all.len(), "{tuned}");
     }
 
-    /// The goodputs of a copy with the share `share` and of a CUBIC flow next to it, in Mbit/s. The
-    /// path has 50 Mbit/s, 20 ms and the queue `queue`.
+    /// The goodputs of a copy with the share `share` and of a CUBIC flow next to it, in Mbit/s.
     fn beside_cubic(share: &str, queue: Queue) -> (f64, f64) {
         let all = cells();
         let family = Family::Beside(Congestion::Cubic, 1);
@@ -394,8 +389,7 @@ mod tests {
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// The cell has 10 Mbit/s, one CUBIC flow and a queue of 1 BDP. The law `trains` gets less than
-    /// 60 % of a fair share there, and `shadow` at least 70 %.
+    /// The law `trains` gets less than 60 % of a fair share there, and `shadow` at least 70 %.
     #[test]
     fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

@@ -1,7 +1,5 @@
-//! A flow's rate over time, from its progress reports, at the sampling times of the simulation.
-//!
-//! A copy reports about once a second, at irregular times. The rate counts as constant between two
-//! reports.
+//! A flow's rate over time, at the sampling times of the simulation. Between two progress reports
+//! the rate counts as constant.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -10,11 +8,11 @@ use longhaul_testbed::emu::flows::FlowEnd;
 use crate::outcome::Sample;
 
 /// The flow's mean rate in each interval that ends at a multiple of `apart` since the scenario's
-/// start, up to the last report.
+/// start.
 pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     let start = end.started.since(Time::ZERO);
     let mut reported = vec![(Span::ZERO, Bytes::ZERO)];
-    // The simulation has no session setup, so subtract the setup from all times.
+    // The simulation has no session setup, so it is subtracted here.
     let since_setup = end.series.iter().map(|(at, bytes)| (at.saturating_sub(end.setup), *bytes));
     let last = (end.took.saturating_sub(end.setup), end.delivered);
     for (at, bytes) in since_setup.chain([last]) {
@@ -39,7 +37,7 @@ pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     }
 }
 
-/// Bits that the flow delivers within the time `at` from its start, interpolated between reports.
+/// Bits that the flow delivers in the time `at` after its start, interpolated between reports.
 fn bits_at(reported: &[(Span, Bytes)], at: Span) -> f64 {
     let after = reported.partition_point(|(then, _)| *then < at);
     let Some(&(next, has)) = reported.get(after) else {
@@ -72,13 +70,13 @@ mod tests {
 
     #[test]
     fn between_two_reports_a_flow_is_interpolated() {
-        // The flow starts at 1 s. It delivers 1 MB from 0.3 to 1.3 s after its start, and 2 MB in
-        // the second after that.
+        // The flow starts at 1 s, delivers 1 MB from 0.3 to 1.3 s after its start, and 2 MB in the
+        // next second.
         let end = reported(&[(300, 0), (1_300, 1_000), (2_300, 3_000)], 2_300, 0);
         let course = of(&end, Span::from_secs(1));
         let at: Vec<f64> = course.iter().map(|sample| sample.at).collect();
         assert_eq!(at, [2.0, 3.0]);
-        // 0.7 of 1 MB by 2 s; then 0.3 of 1 MB and 0.7 of 2 MB by 3 s.
+        // Expected: 0.7 of 1 MB by 2 s; then 0.3 of 1 MB and 0.7 of 2 MB.
         let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-9, "{got}");
         near(course[0].goodput, 5.6);
         near(course[1].goodput, 13.6);

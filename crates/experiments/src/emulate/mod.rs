@@ -1,11 +1,9 @@
 //! Runs cases in real time: the emulator's path, the real binary's `serve` and `cp`, and the
-//! kernel's TCP, through [`longhaul_testbed::emu::flows`].
+//! kernel's TCP.
 //!
 //! Files are in memory if the machine has an in-memory folder, so that no disk limits the rate. If
-//! the emulator itself was the bottleneck, the case is an error, not a value. Cases longer than
-//! [`LONGEST`] are skipped.
-//!
-//! `course`: rates over time.
+//! the emulator itself was the bottleneck, the case is an error. Cases longer than [`LONGEST`] are
+//! skipped.
 
 mod course;
 
@@ -28,8 +26,7 @@ use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes};
 const ATTEMPTS: u32 = 2;
 /// The sampling interval of rates, if the scenario sets none.
 const POINTS_APART: Span = Span::from_millis(100);
-/// The time that a case takes besides its flows: to start and stop hosts and servers, and to write
-/// objects.
+/// Time to start and stop hosts and servers, and to write objects.
 const AROUND: Span = Span::from_secs(3);
 /// A case is stopped after its virtual duration times this factor, plus [`PATIENCE`].
 const SLOWER: u64 = 3;
@@ -55,8 +52,7 @@ impl EmulateError {
         EmulateError::new(format!("{doing}: {error}"))
     }
 
-    /// Whether the case was run, so that the error describes the case on this machine; false if it
-    /// would take too long or this machine cannot emulate.
+    /// Whether the case was run. False if it would take too long or this machine cannot emulate.
     pub fn was_tried(&self) -> bool {
         self.tried
     }
@@ -82,7 +78,6 @@ impl From<EmulationError> for EmulateError {
 /// Runs cases over the emulator.
 #[derive(Debug)]
 pub struct Emulator {
-    /// The binary that provides `serve` and `cp`.
     binary: PathBuf,
     /// Earlier results: pages with the same cases share them.
     done: Vec<(Scenario, CaseOutcome)>,
@@ -94,8 +89,7 @@ impl Emulator {
         Emulator { binary, done: Vec::new() }
     }
 
-    /// The number of `cases` that will be emulated, and the minimum total time, from the virtual
-    /// durations.
+    /// The number of `cases` that will be emulated, and the minimum total time.
     pub fn expected(&self, cases: &[Case], simulated: &Outcomes) -> (usize, Span) {
         let run = cases.iter().filter(|case| case.is_emulated());
         let fresh = run.filter(|case| self.earlier(&case.scenario).is_none());
@@ -109,9 +103,8 @@ impl Emulator {
         spans.fold((0, Span::ZERO), |(count, sum), span| (count + 1, sum + span))
     }
 
-    /// Runs the cases that can be emulated, one after the other, and reports each success and
-    /// failure to `report`; failed cases have no outcome. The virtual durations determine the time
-    /// limits, and which cases would take too long.
+    /// Runs the cases that can be emulated, one after the other, and reports each to `report`;
+    /// failed cases have no outcome. The virtual durations determine the time limits.
     pub fn run(
         &mut self,
         cases: &[Case],
@@ -136,8 +129,7 @@ impl Emulator {
         outcomes
     }
 
-    /// Runs state updates at the same time, each on a separate emulated path. Reports and returns
-    /// as [`Emulator::run`] does.
+    /// Runs state updates at the same time, each on a separate path, like [`Emulator::run`].
     pub fn updates(
         &self,
         side_by_side: &[(String, UpdatesRun)],

@@ -1,5 +1,5 @@
-//! Figures 7 to 12 of the GTP paper: rates over time as flows join, compete with TCP, and share one
-//! receiver. Each figure of GTP flows is reproduced with longhaul's rules and with the paper's.
+//! Figures 7 to 12 of the GTP paper: rates over time. Each figure of GTP flows is reproduced with
+//! longhaul's rules and with the paper's.
 
 use longhaul_proto::units::Rate;
 
@@ -45,7 +45,6 @@ fn phase_rows(
     rows
 }
 
-/// Rates of a case's flows over time.
 fn curves(outcomes: &Outcomes, case: &str, title: &str, name: &'static str) -> Figure {
     let flows = outcomes.case(case).map(|outcome| &*outcome.flows).unwrap_or_default();
     let series = flows.iter().enumerate().map(|(number, flow)| {
@@ -60,17 +59,15 @@ fn curves(outcomes: &Outcomes, case: &str, title: &str, name: &'static str) -> F
 const GTP: &str = "GTP";
 const TCP: &str = "TCP";
 
-/// Headings of a page's two tables.
 const OURS: &str = "GTP by our rules";
 const PAPERS: &str = "GTP by the paper's rules";
-/// The suffix of a case's name under the paper's rules.
+/// Suffix of a case's name under the paper's rules.
 const PAPER: &str = "by the paper's rules";
 
 fn by_paper(case: &str) -> String {
     format!("{case}, {PAPER}")
 }
 
-/// `variant` with its `flows` under the paper's rules.
 fn paper(variant: Variant, flows: &[&str]) -> Variant {
     let set = |variant: Variant, flow: &&str| {
         variant.set(&format!("flow.{flow}.settings.gtp-variant"), "paper")
@@ -78,7 +75,7 @@ fn paper(variant: Variant, flows: &[&str]) -> Variant {
     flows.iter().fold(variant, set)
 }
 
-/// Each of `cases` under our rules, then all of them under the paper's.
+/// The cases under our rules, then under the paper's.
 fn both_rules(cases: impl Iterator<Item = (String, Variant)> + Clone, flows: &[&str]) -> Vec<Case> {
     let papers = cases.clone().map(|(name, variant)| (by_paper(&name), paper(variant, flows)));
     cases.chain(papers).map(|(name, variant)| Case::both(name, variant)).collect()
@@ -155,7 +152,7 @@ pub(super) static FIG8: Experiment = Experiment {
 const CAPS: [u64; 2] = [200, 300];
 
 /// Why the case of a slow program is not emulated. Only `--bwlimit` can slow a real copy down, and
-/// the copy reports this limit to the receiver like a card's rate.
+/// the copy reports this limit to the receiver.
 const SLOW_PROGRAM: &str = "a real copy reports its limit to the receiver when it joins";
 
 fn capped_case(cap: u64) -> String {
@@ -186,7 +183,6 @@ pub(super) static FIG9: Experiment = Experiment {
         let mut cases =
             both_rules(CAPS.into_iter().map(|cap| (capped_case(cap), capped(cap))), &["*"]);
         for cap in CAPS {
-            // A card of 1 Gbit/s, and a slower program.
             let slow = vary("gtp-fig9").set("host.s2.nic", Rate::from_mbps(1_000).as_bps());
             let slow = slow.set("host.s2.sends-rate", Rate::from_mbps(cap).as_bps());
             let (name, theirs) = (unreported_case(cap), paper(slow.clone(), &["*"]));
@@ -253,9 +249,8 @@ pub(super) static FIG9: Experiment = Experiment {
 
 /// Figure 10: GTP's capacity, as a share of the access link.
 const CAPACITIES: [(&str, u32); 2] = [("all of the link", 100), ("85 % of the link", 85)];
-/// The case of all of the link, with GTP's packets delayed as by a busy host.
+/// All of the link, with GTP's packets delayed as by a busy host.
 const LATE: &str = "all of the link, GTP's packets up to 2 ms late";
-/// Why the case [`LATE`] is not emulated.
 const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 const TCP_FLOWS: usize = 3;
 const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: Unit::Rate };

@@ -28,5 +28,5 @@ pub(crate) const ALL: [&Experiment; 14] = [
     &scale::SCALE,
 ];
 
-/// An untuned window in bytes: the maximum without window scaling.
+/// The maximum without window scaling, in bytes.
 const UNTUNED: u32 = 65_535;

@@ -8,7 +8,7 @@ use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
 const SENDERS: usize = 3;
-/// The interval of measurement in seconds: after both kinds of traffic have settled.
+/// The interval of measurement in seconds, after both kinds of traffic have settled.
 const SETTLED: (f64, f64) = (5.0, 20.0);
 const GTP_SHARE: Quantity = Quantity { name: "three GTP flows together", unit: Unit::Rate };
 const TCP_GOODPUT: Quantity = Quantity { name: "the TCP flow", unit: Unit::Rate };
@@ -82,7 +82,7 @@ const QUEUES: [(&str, &str); 3] = [("512KB", "512 kB"), ("6MB", "6 MB"), ("25MB"
 /// Values of `delay-control`, and their names on the page.
 const SWITCH: [(&str, &str); 2] = [("off", "loss alone"), ("on", "delay-control")];
 const GTP_GOODPUT: Quantity = Quantity { name: "GTP", unit: Unit::Rate };
-/// The goodput of TCP with a fixed window: a measure of the round-trip time.
+/// The goodput of TCP with a fixed window measures the round-trip time.
 const ROUND_TRIP: Quantity = Quantity { name: "TCP with a window of 64 KiB", ..GOODPUT };
 
 fn delay_case(queue: &str, rule: &str) -> String {

@@ -1,4 +1,4 @@
-//! GTP with many senders: one receiver's scheduler with up to a thousand senders.
+//! GTP: one receiver's scheduler with up to a thousand senders.
 
 use longhaul_proto::gtp::{Demand, shares};
 use longhaul_proto::units::Rate;
@@ -19,11 +19,9 @@ const BEFORE: (f64, f64) = (2.0, 3.0);
 const JOIN: f64 = 3.0;
 /// When all flows end, in seconds.
 const END: f64 = 5.0;
-/// The late flow has joined if its rate differs from the others' mean by at most this share of that
-/// mean.
+/// The late flow has joined if its rate differs from the others' mean by at most this share.
 const NEAR: f64 = 0.1;
 
-/// Why these cases are not emulated.
 const TOO_MANY: &str = "one machine has neither the cores nor the memory for so many hosts, each \
                         with an object that lasts seconds at its link's rate";
 
@@ -38,22 +36,20 @@ fn all() -> impl Iterator<Item = (usize, u64)> {
     LINKS.into_iter().flat_map(|link| SENDERS.map(|senders| (senders, link)))
 }
 
-/// The maximum goodput of all flows together in Mbit/s, limited by their own links or by the
-/// receiver's.
+/// Maximum goodput of all flows together in Mbit/s, limited by their own links or the receiver's.
 fn ceiling(senders: usize, gigabits: u64) -> f64 {
     let link = (senders as u64).min(gigabits) * 1_000;
     let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
     payload_ceiling(Rate::from_mbps(link)).scale(object).as_bps() as f64 / 1e6
 }
 
-/// Goodputs of all flows but the late one, before the late flow joins.
+/// Goodputs of all flows but the late one, before it joins.
 fn before(outcome: &CaseOutcome) -> Vec<f64> {
     let (_, others) = outcome.flows.split_last().expect("the late one is always there");
     others.iter().map(|flow| flow.goodput_between(BEFORE.0, BEFORE.1)).collect()
 }
 
-/// Seconds from the join until the late flow's rate stays near the others' mean; `None` if it never
-/// does.
+/// Seconds from the join until the late flow's rate stays near the others' mean.
 fn joined(outcome: &CaseOutcome) -> Option<f64> {
     let (late, others) = outcome.flows.split_last()?;
     let mean = |at: f64| {
@@ -69,9 +65,8 @@ fn joined(outcome: &CaseOutcome) -> Option<f64> {
     points().any(|sample| sample.at > from).then_some(from - JOIN)
 }
 
-/// Number of looks at flows (comparisons of two flows, and computations of one share) that the
-/// scheduler needs for one decision among `senders`. Half of the senders have an estimate below
-/// the equal share.
+/// How many looks at flows (comparisons of two flows, and computations of one share) the scheduler
+/// needs for one decision. Half of the senders have an estimate below the equal share.
 fn looks(senders: usize) -> f64 {
     let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;
     let demands: Vec<Demand> =

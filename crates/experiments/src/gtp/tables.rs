@@ -1,5 +1,4 @@
-//! Tables 2 to 5 of the GTP paper: TCP, RBUDP, SABUL and GTP from one, from three and from two
-//! senders.
+//! Tables 2 to 5 of the GTP paper: TCP, RBUDP, SABUL and GTP.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{CaseFlow, CaseOutcome, Outcomes, fairness};
@@ -8,7 +7,7 @@ use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, TIME};
 use crate::scenarios::vary;
 use crate::table::{Published, Row, Table};
 
-/// The name on the page, and the name of the flows in the scenario.
+/// Name on the page, and name of the flows in the scenario.
 const TCP: (&str, &str) = ("TCP", "tcp");
 /// "We assume each flow has no knowledge about others, and starts with the rate of full bandwidth"
 /// (footnote 2): each flow is configured with the link's rate.
@@ -20,7 +19,7 @@ const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 /// GTP with `gtp-variant = paper`.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 
-/// Each contender alone on the path of `file`, then GTP by the paper's rules.
+/// Each contender alone, then GTP by the paper's rules.
 fn cases(file: &'static str, contenders: [(&str, &str); 4]) -> Vec<Case> {
     let alone = contenders.map(|(name, flow)| Case::both(name, vary(file).only(&[flow])));
     let paper = vary(file).only(&[GTP.1]).set("flow.gtp.settings.gtp-variant", "paper");
@@ -85,7 +84,6 @@ fn evenness(outcome: &CaseOutcome) -> f64 {
     fairness(&outcome.sustained())
 }
 
-/// Aggregate, loss and fairness of each contender.
 fn group_rows(outcomes: &Outcomes, published: &[(&str, f64, Option<f64>)]) -> Vec<Row> {
     let rows = published.iter().flat_map(|(case, rate, loss)| {
         [
@@ -237,11 +235,10 @@ fn clumped(contender: &str) -> String {
     format!("{contender}, clumps")
 }
 
-/// Why cases that would exceed the rate of the paper's hosts are not emulated.
 const SLOW_SENDERS: &str = "the result depends on the sending hosts' limit of 614 Mbit/s, which \
                             cannot be set over real sockets";
 
-/// Goodput and loss of each flow, and the aggregate, of the contender's case with this name.
+/// The rows of goodput and loss of each flow, and of the aggregate.
 fn pair_rows(outcomes: &Outcomes, published: &Pair, named: fn(&str) -> String) -> Vec<Row> {
     let (contender, flows, aggregate) = published;
     let case = named(contender);

@@ -8,9 +8,8 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::{Variant, vary};
 use crate::table::{Published, Row, Table, emulated_value};
 
-/// The names of the two conditions.
 const LOSSES: [&str; 2] = ["loss 0", "loss 0.0107 %"];
-/// The loss ratios of the two conditions. The study's second is "--drop 0.0107", in per cent.
+/// Loss ratios of the two conditions. The study's second is "--drop 0.0107", in per cent.
 const SHARES: [&str; 2] = ["0", "0.0107%"];
 
 /// Section 4.3.1: rate, lost, retransmitted, sent, duplicates.
@@ -48,30 +47,27 @@ const CONTENDERS: [Contender; 6] = [
     ),
 ];
 
-/// Runs with one of the study's settings: contender, case name, key, value. "The desired sending
-/// rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs" (Tsunami), both of object data:
-/// with header and tag, a flow's rate is 1472/1440 of that. Linux 2.4's queue before a card holds
-/// 100 full frames of 1518 bytes.
+/// Contender, case name, key, value. "The desired sending rate started out at 86 Mbs" (FOBS), "the
+/// rate was set to 80 Mbs" (Tsunami), both of object data: with header and tag, a flow's rate is
+/// 1472/1440 of that. Linux 2.4's queue before a card holds 100 full frames of 1518 bytes.
 const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("FOBS", "FOBS at 86 Mbit/s", "flow.fobs.rate", "87911111"),
     ("SABUL", "SABUL, a card that drops", "host.a.nic-queue", "151800"),
     ("Tsunami", "Tsunami at 80 Mbit/s", "flow.tsunami.rate", "81777778"),
 ];
 
-/// Simulated sizes of a real copy's send buffer. A real copy asks the kernel for 4 MiB. The kernel
+/// Simulated sizes of a real copy's send buffer. A copy asks the kernel for 4 MiB. The kernel
 /// doubles this size, but also counts its overhead for each packet.
 const SEND_BUFFERS: [&str; 2] = ["4MiB", "8MiB"];
-/// Why these cases are not emulated.
 const SEND_BUFFER_IS_THERE: &str = "a real copy always has this send buffer";
 
-/// SABUL with loss, behind a send buffer.
 fn with_send_buffer(buffer: &str) -> (String, Variant) {
     let path = vary("ornl-memory").only(&["sabul"]).set("topology.link.loss", SHARES[1]);
     let name = format!("SABUL, a send buffer of {}", buffer.replace("MiB", " MiB"));
     (case_name(&name, LOSSES[1]), path.set("host.a.send-buffer", buffer))
 }
 
-/// The memory runs of [`AS_STUDIED`]: contender, index in [`LOSSES`], case and variant.
+/// Contender, index in [`LOSSES`], case and variant.
 fn as_studied() -> Vec<(&'static Contender, usize, String, Variant)> {
     let all = AS_STUDIED.iter().flat_map(|studied| [(studied, 0), (studied, 1)]);
     let run = |((of, name, key, value), index): (&(&str, &str, &str, &str), usize)| {
@@ -212,8 +208,7 @@ fn memory_figures(outcomes: &Outcomes, tables: &[Table]) -> Vec<Figure> {
     vec![Figure { name: "", plot: Plot { title: "200 MB, memory to memory".into(), x, y, series } }]
 }
 
-/// A contender of the file runs: one run of the study in full, and the lowest and the highest
-/// goodput of all its runs.
+/// One run of the study in full, and the lowest and the highest goodput of all its runs.
 struct FileContender {
     name: &'static str,
     flow: &'static str,
@@ -251,9 +246,8 @@ const FILE_CONTENDERS: [FileContender; 3] = [
         repeats: (18.7, 84.1),
     },
 ];
-/// The number of runs of each contender, each with its own seed.
+/// Number of runs of each contender, each with its own seed.
 const REPEATS: u64 = 4;
-/// Why only the first run is emulated.
 const REPEATED: &str = "a seed does not determine an emulated run, so only the first one is \
                         emulated";
 

@@ -1,5 +1,4 @@
-//! Section 4.2 of the Oak Ridge study: files over the internet, from Berkeley to Oak Ridge and from
-//! Oak Ridge to CERN.
+//! Section 4.2 of the Oak Ridge study: files over the internet.
 
 use longhaul_proto::units::Rate;
 
@@ -14,7 +13,7 @@ use crate::table::Row;
 
 const DAYS: [&str; 2] = ["best case", "worst case"];
 
-/// The columns of a run for which the study gives rate, lost, packets received and duplicates.
+/// Columns for which the study gives rate, lost, packets received and duplicates.
 const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -26,8 +25,7 @@ const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     }
 }
 
-/// The columns of a run for which the study gives all: rate, lost, retransmitted, sent, received,
-/// duplicates.
+/// Columns for which the study gives all: rate, lost, retransmitted, sent, received, duplicates.
 const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -39,7 +37,7 @@ const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) 
     }
 }
 
-/// The columns of a run for which the study gives only the rate.
+/// Columns for which the study gives only the rate.
 const fn rate(rate: f64) -> Columns {
     Columns {
         rate: Some(rate),
@@ -51,8 +49,7 @@ const fn rate(rate: f64) -> Columns {
     }
 }
 
-/// "File transfers to transfer a 214649928 Byte file from LBL to ORNL". The study's GridFTP had
-/// three streams on the good day and one on the bad one.
+/// "File transfers to transfer a 214649928 Byte file from LBL to ORNL".
 const FROM_LBL: [Contender; 4] = [
     Contender {
         name: "FOBS",
@@ -78,13 +75,11 @@ const FROM_LBL: [Contender; 4] = [
     Contender { name: "GridFTP", flow: "gridftp", published: [rate(33.79), rate(13.12)] },
 ];
 
-/// Why cases that depend on a slow disk are not emulated.
 const SLOW_DISK: &str = "the result depends on the receiving disk, and emulated files are in \
                          memory";
 
-/// The settings of a day on the path from Berkeley: the rate of the receiving disk, the limit of
-/// the sending host, the loss, and the configured rate of FOBS and Tsunami in Mbit/s of object
-/// data.
+/// The settings of a day: rate of the receiving disk, limit of the sending host, loss, and the
+/// configured rate of FOBS and Tsunami in Mbit/s of object data.
 const LBL_DAYS: [(&str, &str, f64, u64); 2] =
     [("55.2M", "489M", 73.0 / 137_742.0, 370), ("32.3M", "420M", 4_415.0 / 142_157.0, 335)];
 
@@ -110,7 +105,7 @@ fn from_lbl() -> Vec<Case> {
     })
 }
 
-/// Goodput, reported losses and duplicates of a day's flows over time.
+/// Goodput, reported losses and duplicates of a day's flows.
 fn over_time(outcomes: &Outcomes, contenders: &[Contender], day: &str) -> Vec<Figure> {
     let figure = |name, title: &str, label: &str, of: fn(&Sample) -> f64| {
         let series = contenders.iter().filter_map(|contender| {
@@ -229,7 +224,7 @@ pub(super) static CERN: Experiment = Experiment {
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
     },
     tables: |outcomes| {
-        // The disk's rate is derived from the better runs, and the path's loss from SABUL's losses
+        // The disk's rate is derived from the better runs, the path's loss from SABUL's losses
         // there.
         let tables = tables(&TO_CERN, DAYS, outcomes).into_iter();
         let is_input = |row: &Row| {

@@ -9,12 +9,12 @@ use crate::quantity::{GOODPUT, LOST};
 use crate::scenarios::vary;
 use crate::table::Row;
 
-/// One day: the limit of the sending host (`capacity`) is the rate of iperf's UDP, and the path's
-/// loss is the loss of RBUDP's packets.
+/// The limit of the sending host (`capacity`) is the rate of iperf's UDP. The path's loss is the
+/// loss of RBUDP's packets.
 struct Day {
     capacity: Rate,
     loss: (u64, u64),
-    /// RBUDP's sending rate, derived from the published transfer time minus the time of the rounds.
+    /// Derived from RBUDP's published transfer time minus the time of the rounds.
     rate: Rate,
 }
 
@@ -29,7 +29,7 @@ const DAYS: [Day; 2] = [
 
 const NAMES: [&str; 2] = ["best case", "worst case"];
 
-/// Section 4.1, on the two days: Mbit/s; packets lost, retransmitted, sent, and duplicates.
+/// Section 4.1: Mbit/s; packets lost, retransmitted, sent, and duplicates.
 const CONTENDERS: [Contender; 6] = [
     contender(
         "RBUDP",

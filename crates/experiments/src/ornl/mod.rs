@@ -1,8 +1,5 @@
 //! The ORNL study: FOBS, RBUDP, SABUL, Tsunami, TCP and UDP compared. Quoted sentences are from the
 //! study.
-//!
-//! Modules: `emulated` has the study's runs over NISTNET (section 4.3), `internet` section 4.1,
-//! `files` section 4.2, and `reordering` a question that section 6 leaves open.
 
 mod emulated;
 mod files;
@@ -36,7 +33,7 @@ struct Columns {
     duplicates: Option<f64>,
 }
 
-/// The columns of a run for which the study gives rate, lost, retransmitted, sent and duplicates.
+/// Columns for which the study gives rate, lost, retransmitted, sent and duplicates.
 const fn columns(values: [f64; 5]) -> Columns {
     let [rate, lost, retransmitted, sent, duplicates] = values;
     Columns {
@@ -72,7 +69,7 @@ fn case_name(contender: &str, condition: &str) -> String {
     format!("{contender}, {condition}")
 }
 
-/// Each contender alone under each condition, which may change its settings.
+/// Each contender alone under each condition.
 fn runs(
     contenders: &[Contender],
     conditions: [&str; 2],
@@ -101,10 +98,10 @@ fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) 
     conditions.into_iter().enumerate().map(table).collect()
 }
 
-/// A quantity, the study's value, and a function that returns our value.
+/// The quantity, the study's value, and our value.
 type Column = (Quantity, Option<f64>, fn(&CaseFlow) -> f64);
 
-/// The rows of a run, in the study's order, without the quantities that the study does not give.
+/// The rows of a run in the study's order, without the quantities that it does not give.
 fn rows(case: &str, published: &Columns, outcomes: &Outcomes) -> Vec<Row> {
     let columns: [Column; 6] = [
         (GOODPUT, published.rate, CaseFlow::goodput),

@@ -19,7 +19,6 @@ const CONTENDERS: [(&str, &str); 6] = [
 ];
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
-/// Why most degrees are not emulated.
 const SWEPT: &str = "the runs without reordering and with 1 % by 1 ms show over real sockets \
                      whether the simulated values hold";
 /// How long packets are held back, in ms.

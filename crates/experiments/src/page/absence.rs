@@ -1,5 +1,4 @@
-//! Text about cases without an emulated value: why they cannot have one, or why the emulation
-//! failed.
+//! Text about cases without an emulated value.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +7,13 @@ use crate::experiment::{Case, LONGEST, Ways};
 use crate::outcome::{CaseOutcome, Outcomes};
 use crate::table::{Key, Row};
 
-/// Prefix of lines about failed cases.
+/// Begins lines about failed cases.
 const TRIED: &str = "Emulation failed: ";
 /// Maximum number of cases that are listed by name.
 const NAMED: usize = 4;
-/// Why long cases are not emulated.
 const TOO_LONG: &str = "cases of more than six minutes of virtual time are not run in real time";
 
-/// The cases whose emulation failed, with the reason and the run.
+/// Cases whose emulation failed, with the reason and the run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried(Vec<(String, String)>);
 
@@ -25,8 +23,7 @@ impl Tried {
         Tried(reported.map(|(case, why)| (case.to_owned(), why.to_owned())).collect())
     }
 
-    /// Records a run: removes the cases that have outcomes, and adds the failed cases with their
-    /// reasons.
+    /// Removes the cases that have outcomes, and adds the failed cases with their reasons.
     pub(super) fn note(
         &mut self,
         outcomes: &Outcomes,
@@ -44,7 +41,6 @@ impl Tried {
     }
 }
 
-/// A page's paragraphs about missing emulated values.
 pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     let mut text = String::new();
     for (why, names) in grouped(cases.iter().filter_map(|case| reason(page, case))) {
@@ -58,7 +54,7 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
         text += &format!("Not simulated: {}; {why}.\n\n", which(&names, cases));
     }
     let can = |case: &Case| case.is_emulated() && too_long(page, case).is_none();
-    // A case with a value from an earlier run is not reported, even if a later run failed.
+    // An earlier run has given these cases a value.
     let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, cases, name));
     let tried: Vec<String> = tried.map(|(case, why)| format!("{TRIED}{case}: {why}\n\n")).collect();
     let in_vain = |case: &Case| page.tried.0.iter().any(|(name, _)| *name == case.name);
@@ -77,7 +73,7 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     text + &tried.concat()
 }
 
-/// Why a case is not emulated, and its name; `None` if it can be.
+/// Why a case is not emulated, and its name.
 fn reason(page: &Page, case: &Case) -> Option<(&'static str, String)> {
     match (case.ways, too_long(page, case)) {
         (Ways::Simulated(why), _) => Some((why, case.name.clone())),
@@ -97,8 +93,7 @@ fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static 
     reasons
 }
 
-/// Lists the names of cases. If there are more than [`NAMED`], gives their number and the first
-/// name; if they are all cases of the page, says so.
+/// Lists the names of cases, or the first of more than [`NAMED`] and their number.
 fn which(names: &[String], cases: &[Case]) -> String {
     match names {
         all if all.len() == cases.len() => "all cases of this page".to_owned(),
@@ -110,13 +105,13 @@ fn which(names: &[String], cases: &[Case]) -> String {
     }
 }
 
-/// The virtual duration in seconds of a case that takes too long; `None` for other cases.
+/// The virtual duration in seconds of a case that takes too long.
 fn too_long(page: &Page, case: &Case) -> Option<f64> {
     let span = page.simulated.case(&case.name).map(CaseOutcome::span)?;
     (span > LONGEST).then(|| span.as_secs_f64())
 }
 
-/// The case that a row belongs to: the longest case name that the row's name starts with.
+/// The longest case name that the row's name starts with.
 fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
     let fits = |case: &&str| {
         let rest = row.strip_prefix(case);
@@ -126,8 +121,7 @@ fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
 }
 
 /// Whether a row of a case has an emulated value. A row's name may differ from the name of its
-/// case. Therefore this function builds the tables again without the case's outcome: rows that then
-/// lack a simulated value belong to the case.
+/// case. Rows that lack a simulated value without the case's outcome belong to the case.
 fn has_value(page: &Page, cases: &[Case], case: &str) -> bool {
     let named_so = |row: &str| named_after(row, cases) == Some(case);
     let others = (page.experiment.tables)(&page.simulated.without(case));
@@ -232,7 +226,6 @@ mod tests {
         };
         let text = emulated("kernel", "Monday.");
         assert!(text.contains(&yet("short; pair")), "{text}");
-        // The case's row has another name.
         let text = emulated("pair", "Tuesday.");
         assert!(text.contains(&yet("short")), "{text}");
         let text = emulated("short", "Wednesday.");
