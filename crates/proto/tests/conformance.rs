@@ -27,7 +27,6 @@ fn hostile() -> Channel {
     }
 }
 
-/// Two flows of different sizes to one receiver.
 fn two_flows(row: &Row, seed: u64, channel: Channel, host: Host) -> Rig {
     let mut rig = Rig::new(row, seed, channel);
     rig.add_flow(setup(11, 1_003, 104, rate(), RTT), host);

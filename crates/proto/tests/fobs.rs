@@ -134,7 +134,6 @@ fn the_path_never_idles_while_the_receiver_has_room() {
             }
             rig.audit();
             assert_eq!(idle_with_room, 0, "{name}, loss {loss}: instants");
-            // The disk did stop the sender.
             assert!(idle > 10, "{name}, loss {loss}: {idle} instants");
         }
     }

@@ -63,7 +63,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// The model's knowledge of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     sends: u32,

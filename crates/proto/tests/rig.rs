@@ -94,10 +94,8 @@ impl Channel {
     }
 }
 
-/// How the receiving host empties its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Host {
-    /// Grants everything.
     Fast,
     /// Writes at this rate and buffers this much.
     Slow(Rate, Bytes),
@@ -146,7 +144,6 @@ pub(crate) struct Rig {
     row: Row,
     seed: u64,
     chance: Chance,
-    /// The channel; a test may change it during the run.
     pub(crate) channel: Channel,
     under_way: std::collections::BinaryHeap<Reverse<(Time, u64, usize)>>,
     items: BTreeMap<u64, Item>,
@@ -155,7 +152,6 @@ pub(crate) struct Rig {
     polls: u32,
     /// Control messages sent so far, in both directions, on the stream or in datagrams.
     pub(crate) controls: u64,
-    /// How often a receiver requested a restart.
     pub(crate) restarts: u32,
 }
 
@@ -169,7 +165,6 @@ impl Drop for Rig {
     }
 }
 
-/// Settings with which RBUDP sends each block of a small last round `times` times.
 pub(crate) fn tail_copies(times: u32) -> Settings {
     let rbudp = find("rbudp").expect("it is registered");
     Settings::default().with(rbudp, "tail-copies", times.into()).expect("1 to 8 times")

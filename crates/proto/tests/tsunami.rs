@@ -96,8 +96,6 @@ fn restarts_recover() {
     for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {
         let rig = run(seed, 10_000, lossy(loss), &[("table", 50.0)]);
         assert!(rig.restarts > 0, "loss {loss}: nothing overflowed");
-        // A restart resends every block from the first missing block on, even blocks that had
-        // arrived.
         assert!(most_sends(&rig) <= 12, "loss {loss}: {} sends", most_sends(&rig));
         assert!(waste(&rig) < most, "loss {loss}: waste {}", waste(&rig));
     }

@@ -106,7 +106,6 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
         let (mut client, _serving) = begin(&calls, 7, false).await;
         client.write(&again).await.expect("it is read");
         assert_eq!(answer(&mut client).await, first);
-        // A call of another program is a new call, although it has the same number.
         let (mut other, _serving) = begin(&calls, 8, true).await;
         other.write(&say(Said::Call(call(1, "wait")))).await.expect("it is read");
         gate.open.notify_one();
@@ -206,7 +205,6 @@ fn a_client_that_breaks_the_protocol_loses_its_connection() {
             let error = serving.await.expect("no panic").expect_err(&shown);
             assert!(error.what.contains("are invalid"), "{shown}: {error}");
         }
-        // The first message of a stream must be Begin.
         let (here, there) = (duplex(1 << 10), duplex(1 << 10));
         drop(Session::over(SERVER, here.0, there.0));
         let server = Session::over(CLIENT, there.1, here.1);

@@ -435,7 +435,6 @@ proptest! {
         prop_assert_eq!(buffers.place(u64::MAX), None);
     }
 
-    /// A sender against a simple model, with any messages in any order.
     #[test]
     fn only_allowed_blocks_are_sent_and_only_requested_ones_resent(
         steps in prop::collection::vec((0u8..5, 0u64..8, any::<u64>(), 0u64..150), 1..50),

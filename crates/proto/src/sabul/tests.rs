@@ -80,7 +80,6 @@ fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
     out.lose(&[20..21]);
     out.ack(20);
     assert_eq!(out.sender.window_room() + out.sender.end.frontier.unacknowledged(), 1332);
-    // After that the window does not change.
     out.ack(32);
     out.lose(&[32..33]);
     assert_eq!(out.sender.window_room(), 1332);
@@ -128,7 +127,6 @@ fn listed_losses_are_resent_first_in_order_and_once() {
     assert!(sent > 60);
     out.lose(&[40..42, 50..51]);
     out.lose(&[10..11, 41..43]);
-    // The sender freezes for a round trip, then sends the loss list.
     assert!(out.run_for(99).is_empty());
     let again = out.run_for(10);
     assert_eq!(&again[..6], [10, 40, 41, 42, 50, sent as u32]);
@@ -145,7 +143,6 @@ fn a_report_made_before_the_repair_could_arrive_is_ignored() {
     let rate = out.sender.rate();
     out.lose(&[10..11]);
     assert!(out.sender.repairs.is_empty() && out.sender.rate() == rate);
-    // After a round trip a report about the block counts again.
     out.run_for(100);
     out.lose(&[10..11]);
     assert!(!out.sender.repairs.is_empty());
@@ -347,7 +344,6 @@ fn an_acknowledgement_is_sent_each_interval_with_new_arrivals() {
     assert_eq!(inn.said(ms(10)), [ack(2, 3, 3)]);
     inn.arrive(ms(11), [1]);
     assert_eq!(inn.said(ms(40)), []);
-    // The last acknowledgement is immediate.
     inn.arrive(ms(41), 3..9);
     assert_eq!(inn.said(ms(41)), [ack(3, 9, 9)]);
     inn.arrive(ms(42), [9]);
@@ -395,7 +391,6 @@ fn the_release_resends_blocks_that_are_reported_again() {
     assert_eq!(out.sender.accounting().retransmitted, 6);
     // No flow window limits the sender: datagrams of 1032 bytes at 100 Mbit/s for 100 ms.
     assert!(out.run_for(100).len() > 1_200);
-    // After a second of silence everything in flight counts as lost.
     let in_flight = out.sender.end.frontier.unacknowledged();
     out.run_for(1_000);
     let given_up = out.sender.accounting().retransmitted - 6;

@@ -214,7 +214,6 @@ fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
     assert_eq!(alloc::sync::Arc::strong_count(&old), 1, "nobody holds the old value");
     let begun = watcher.next(&tree).unwrap();
     assert!(matches!(begun, Piece::Snapshot { is_first: true, revision: 6, .. }));
-    // An honest server does not send the first piece twice.
     assert!(replica.take(begun.clone()).unwrap().is_none());
     assert!(replica.take(begun).is_err());
     let Some(Update::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap()

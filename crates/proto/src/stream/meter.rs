@@ -94,9 +94,8 @@ impl Meter {
         self.last = now;
     }
 
-    /// Takes in the first symbol of a frame with this stamp in µs. The clocks of both ends may
-    /// differ. A stamp of 32 bits wraps after 71 minutes; the difference from the first offset does
-    /// not.
+    /// Takes in the first symbol of a frame with this stamp in µs, which wraps after 71 minutes.
+    /// The clocks of both ends may differ.
     pub fn on_stamp(&mut self, arrived: Time, stamp: u32) {
         let offset = ((arrived.as_nanos() / 1_000) as u32).wrapping_sub(stamp);
         let base = *self.base.get_or_insert(offset);

@@ -206,7 +206,6 @@ fn a_missed_frame_is_reported_without_another_datagram() {
 #[test]
 fn frames_are_delivered_in_order_and_no_later_than_their_own_deadline() {
     let mut receiver = receiver();
-    // Frame 0 lacks one symbol, frame 1 is complete.
     receiver.on_symbol(at(50), &symbol(0, 0, 0));
     for index in 0..2 {
         receiver.on_symbol(at(70), &symbol(1, index, 20));

@@ -113,7 +113,6 @@ fn requested_blocks_are_sent_first_and_once_per_round_trip() {
     }
     let next = out.run_for(10);
     assert_eq!(next[..4], [10, 11, 20, sent]);
-    // The block left less than a round trip ago.
     out.ask(&[10..12]);
     assert!(!out.run_for(10).contains(&10));
     out.run_for(100);
@@ -132,7 +131,6 @@ fn the_last_block_is_resent_a_few_times_not_thousands() {
     let again = out.run_for(60_000);
     assert!(again.iter().all(|index| *index == 99));
     assert!((2..=4).contains(&again.len()), "{again:?}");
-    // The sender repeats nothing once the receiver has everything.
     let mut out = Out::new(&setup(100));
     out.run_for(90);
     out.run_for(100);
@@ -174,7 +172,6 @@ fn a_restart_resends_missing_blocks_and_then_continues() {
     let again = out.run_for(400);
     let expected: Vec<u32> = (150..sent).chain(sent..).take(again.len()).collect();
     assert_eq!(again, expected);
-    // A repeated restart, or one for a block that was never sent, does nothing.
     let before = out.sender.accounting().retransmitted;
     let sequence = out.sequence;
     out.hear(&Control::ErrorRate(ErrorRate { sequence, rate: 0, restart: Some(150) }));
@@ -241,7 +238,6 @@ impl In {
         In { receiver, next: 0 }
     }
 
-    /// Blocks arrive one at a time.
     fn arrive(&mut self, now: Time, blocks: impl IntoIterator<Item = u32>) {
         for index in blocks {
             let (number, block) = (PacketNumber(self.next), Block { segment: 0, index });
@@ -366,7 +362,6 @@ fn a_receiver_without_arrivals_sends_requests_on_its_own() {
     let Wake::At(at, _) = inn.receiver.next_wakeup() else { panic!("it waits for ever") };
     assert!(at <= ms(350));
     assert_eq!(inn.asked(ms(350)), [2..5]);
-    // The request or its answer is lost: the receiver requests the blocks again.
     assert_eq!(inn.asked(ms(699)), []);
     assert_eq!(inn.asked(ms(700)), [2..5]);
 }
@@ -398,7 +393,6 @@ fn during_a_restart_only_blocks_that_it_lost_again_are_requested() {
     let (asked, rates) = inn.said(ms(710));
     assert_eq!((asked, rates[0].restart), (Vec::new(), Some(50)));
     assert_eq!(inn.counts(), (150, 150));
-    // The sender restarts, and some of the repeated blocks are lost again.
     inn.arrive(ms(820), (50..60).chain(65..100));
     inn.arrive(ms(1_070), [100, 101, 102, 103, 104]);
     let (asked, rates) = inn.said(ms(1_070));

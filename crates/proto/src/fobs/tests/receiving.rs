@@ -23,7 +23,6 @@ impl In {
         In { receiver, next: 0 }
     }
 
-    /// Blocks of the first segment arrive with the next packet numbers.
     fn arrive(&mut self, now: Time, blocks: Range<u32>) {
         let first = self.next;
         self.next += u64::from(blocks.end - blocks.start);

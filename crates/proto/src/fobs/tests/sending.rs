@@ -169,7 +169,6 @@ fn a_batch_has_the_set_size_or_that_of_the_last_acknowledgement() {
         out.sender.poll_transmit(out.now, next, 44, &mut out.sent);
         out.sent.len() - before
     };
-    // The pacer alone would release more.
     let fast = |batch| {
         let rate = Some(Rate::from_mbps(1_000));
         Out::new(&Setup { rate, settings: settings(1, batch), ..setup(2_000, 0) })
@@ -390,7 +389,6 @@ struct Input {
     model: Model,
     layout: Layout,
     sequence: u64,
-    /// The content of the receiver's next report ([`Pulse`]).
     pulse: Pulse,
 }
 
@@ -409,7 +407,6 @@ impl Input {
         match step {
             Step::Send(count) => {
                 for _ in 0..count {
-                    // The state before the choice decides what may be sent.
                     let standing = self.out.sender.standing();
                     self.model.ask(standing);
                     let Some(block) = self.out.next() else { break };
@@ -487,7 +484,6 @@ proptest! {
 /// sent.
 fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
     let row = crate::registry::find("fobs-table").unwrap();
-    // With a check of the path's state after each 20 datagrams, congestion comes and goes.
     let settings = settings(1, batch).with(row, "state-segment", 20.0).unwrap();
     let (scale, grant) = (u64::from(wide), Bytes::new(25_000 * u64::from(wide)));
     let setup = Setup { grant, settings, ..setup(100 * scale, 30 * scale) };
@@ -585,12 +581,10 @@ fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     out.sender = FobsSender::by_table(&setup);
     assert_eq!(out.take(6), [0, 1, 2, 3, 4, 5]);
     out.acknowledge(selective(1, 0, 0..6, &[2..3], Some((6, 5))));
-    // The chunk's new data come first; the sender does not wait for blocks in flight.
     assert_eq!(out.take(8), [6, 7, 8, 9, 10, 11, 12, 13]);
     out.acknowledge(selective(2, 0, 0..14, &[2..3, 12..13], Some((14, 7))));
     assert_eq!(out.take(6), [14, 15, 16, 17, 18, 19]);
     out.acknowledge(selective(3, 0, 0..20, &[2..3, 12..13], Some((20, 6))));
     assert_eq!(out.take(7), [2, 12, 20, 21, 22, 23, 24]);
-    // After the last chunk the sender repeats all unacknowledged blocks.
     assert_eq!(out.take(9), [20, 21, 22, 23, 24, 2, 12, 20, 21]);
 }

@@ -38,7 +38,6 @@ pub(super) enum Lie {
 
 pub(super) struct Path {
     pub(super) rtt: Span,
-    /// Rate limit of the sender's host.
     pub(super) limit: Option<Rate>,
     /// Rate of a link with an unlimited queue on the path.
     pub(super) narrow: Option<Rate>,

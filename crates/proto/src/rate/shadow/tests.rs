@@ -67,7 +67,6 @@ fn the_queue_of_others_is_the_queue_without_our_own_datagrams() {
     is(queue.of_others(0.012, 1.1, 0.1), 0.002);
     // 5 % less for 0.1 s drains 5 ms of that queue.
     is(queue.of_others(0.012, 0.95, 0.1), 0.007);
-    // Our part is never longer than the whole queue, and never negative.
     is(queue.of_others(0.001, 1.0, 0.1), 0.0);
     is(queue.of_others(0.004, 0.9, 0.1), 0.004);
     queue.take_all();

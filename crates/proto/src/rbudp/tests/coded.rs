@@ -110,7 +110,6 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
         Setup { remembered: Some(path), ..setup }
     };
     let symbols = |setup: &Setup| sender(setup).run().len() - 400;
-    // The limit of 25 datagrams gives each of the two chunks 12 symbols.
     assert_eq!(symbols(&path(0.05)), 24);
     assert_eq!([0.0, 0.5, 1.0].map(|loss| symbols(&path(loss))), [0, 0, 0]);
     let another = Setup { rtt: path(0.05).rtt / 3, ..path(0.05) };
@@ -192,7 +191,6 @@ fn as_many_symbols_as_blocks_are_missing_complete_a_chunk() {
     assert!(far.take(&[coded(2, 127), 16, 18]).is_empty());
     let done = [Event::Restored { chunk: 2 }, Event::SegmentDone { segment: 0 }, Event::Finished];
     assert_eq!(far.take(&[17]), done);
-    // Late symbols change nothing, and symbols that belong to no chunk are refused.
     assert!(far.take(&[coded(2, 1), 19]).is_empty());
     assert_eq!((far.counts().recovered, far.counts().refused), (3, 0));
     far.take(&[u32::MAX]);
@@ -212,7 +210,6 @@ fn reports_do_not_name_blocks_that_symbols_replace() {
         [Report::fill(0, 1, 0..20, [1..2, 3..4, 17..18, 19..20].into_iter())]
     );
     while far.inn.receiver.poll_event().is_some() {}
-    // Any two of the four blocks complete the chunk.
     assert_eq!(far.take(&[6, 3]), [Event::Restored { chunk: 0 }]);
     assert_eq!(far.counts().recovered, 2);
 }

@@ -104,7 +104,6 @@ fn further_reports_slow_down_at_the_16th_32nd_64th_and_128th() {
         }
     }
     assert_eq!(slowed, [16, 32, 64, 128]);
-    // A loss beyond the last decrease (the paper's first condition) restarts the count.
     assert!(control.on_report(1_000, 2_000));
     let before = control.rate();
     for _ in 0..15 {

@@ -119,7 +119,6 @@ impl World {
         self.forgotten.extend(rows.forgotten);
     }
 
-    /// Kills and restarts the server.
     fn restart(&mut self) {
         self.on_way.clear();
         let newest = self.calls.tree().revision();
@@ -381,14 +380,12 @@ fn a_presence_never_overwrites_a_newer_value_of_its_own_client() {
     let mut world = World::new();
     world.edits.add(Wish { presence: true, ..wish("k", b"old") });
     world.settle();
-    // The answer to the next edit is lost.
     world.edits.add(Wish { presence: true, ..wish("k", b"new") });
     world.send();
     world.arrive(world.stream);
     world.lose();
     world.settle();
     assert_eq!(world.value("k"), Some(&b"new"[..]));
-    // A stored value replaces the presence, which does not come back.
     world.edits.add(wish("k", b"kept"));
     world.settle();
     world.lose();

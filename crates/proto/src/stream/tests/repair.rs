@@ -151,7 +151,6 @@ fn a_request_for_an_unknown_or_unfinished_frame_is_ignored() {
         sender.again(at(60), &request(frame, &[(0, u16::MAX)]), 1);
     }
     assert!(sent(&mut sender, at(60)).is_empty());
-    // A request for symbols that the frame does not have is ignored, too.
     sender.again(at(60), &request(0, &[(8, 9), (100, u16::MAX)]), 1);
     assert!(sent(&mut sender, at(60)).is_empty());
     sender.offer(at(60), 1_000 * u32::from(SYMBOL)).expect("there is room");
