@@ -15,14 +15,14 @@ pub(super) struct Below {
     pub(super) peer: PeerId,
     pub(super) quic: Option<Keeper>,
     pub(super) mux: Option<Mux>,
-    /// The TCP connection, if this side opened it; the first one, if there are several.
+    /// The first TCP connection, if this side opened it.
     tcp: Option<Counted>,
-    /// The ssh process that carries the connection, or that started the other side.
+    /// The ssh process of the connection, or of the other side's start.
     ssh: OnceLock<Child>,
     name: Name,
 }
 
-/// The name of the other side in error messages. Clones share the name.
+/// The other side's name in error messages; shared by clones.
 pub(super) type Name = Arc<OnceLock<String>>;
 
 /// How a connection carries streams.
@@ -31,7 +31,7 @@ pub(super) enum Streams {
     One,
     /// QUIC carries one or several streams.
     Quic(Keeper),
-    /// A multiplexer carries several streams over TCP or ssh.
+    /// Several streams over TCP or ssh.
     Mux(Mux),
 }
 
@@ -53,12 +53,12 @@ impl Below {
         self.tcp.as_ref().map(SegmentWatch::new)
     }
 
-    /// Keeps `child` running until the connection ends. Only the first call has an effect.
+    /// Keeps `child` running with the connection. Only the first call counts.
     pub(super) fn keep_ssh(&self, child: Child) {
         let _ = self.ssh.set(child);
     }
 
-    /// Sets the name of the other side. Only the first call has an effect.
+    /// Sets the other side's name. Only the first call counts.
     pub(super) fn call(&self, name: &str) {
         let _ = self.name.set(name.to_owned());
     }
@@ -68,7 +68,7 @@ impl Below {
         self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
     }
 
-    /// Returns the other side's refusal, or else an error that says the session was lost.
+    /// Returns the other side's refusal, or else that the session was lost.
     pub(super) fn lost(&self, error: &io::Error) -> Error {
         if let Some(refused) = self.mux.as_ref().and_then(Mux::refusal) {
             return refused;

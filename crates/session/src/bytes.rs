@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(super) type Out = Box<dyn Writes>;
 
-/// A writer of any carrier. A downcast finds QUIC's writer, which can discard data.
+/// A writer of any carrier; a downcast finds QUIC's.
 pub(super) trait Writes: AsyncWrite + Any + Send + Unpin {}
 
 impl<T: AsyncWrite + Any + Send + Unpin> Writes for T {}

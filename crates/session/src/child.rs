@@ -2,11 +2,11 @@
 
 use tokio::process::ChildStdin;
 
-/// The ssh process that keeps the remote side running. A drop ends and reaps the process.
+/// The ssh process that keeps the remote side running. A drop ends it.
 #[derive(Debug)]
 pub(super) struct Child {
     _ssh: tokio::process::Child,
-    /// Closing this pipe tells the remote side that no session will follow.
+    /// Its end tells the remote side that no session will follow.
     _stdin: Option<ChildStdin>,
 }
 

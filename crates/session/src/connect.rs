@@ -1,4 +1,4 @@
-//! A client's connection to a server: names, trust, and advice about the ports to open.
+//! A client's connection to a server: names, trust, and advice.
 
 use std::net::SocketAddr;
 
@@ -92,7 +92,7 @@ pub async fn look(
 /// Returns the addresses of `host`, at least one.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: `host` cannot be resolved.
+/// [`Kind::Unreachable`].
 pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = zone::address(host, port)? {
         return Ok(vec![address]);

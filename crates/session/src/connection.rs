@@ -64,8 +64,7 @@ impl Connection {
         Ok(session)
     }
 
-    /// Returns the next stream that the other side opens; `None` once the connection has ended.
-    /// Cancel-safe.
+    /// Returns the other side's next stream; `None` once the connection has ended. Cancel-safe.
     pub async fn accept(&self) -> Option<Session> {
         let (stream, number) = match (&self.below.quic, &self.below.mux) {
             (Some(keeper), _) => quic::opened(keeper.accept().await?),
@@ -75,8 +74,7 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle. To be sure that all messages are delivered, first close each stream with
-    /// [`Session::close`].
+    /// Drops this handle. For sure delivery, first close each stream with [`Session::close`].
     pub async fn close(self) {
         Below::release(self.below).await;
     }
@@ -110,7 +108,7 @@ fn muxed(stream: mux::Stream) -> (Stream, String) {
 pub(super) struct Idle(u32);
 
 impl Idle {
-    /// Records a check. Returns whether the last two checks found the connection idle.
+    /// Records a check. Returns whether the last two found the connection idle.
     pub(super) fn is_over(&mut self, is_idle: bool) -> bool {
         self.0 = if is_idle { self.0 + 1 } else { 0 };
         self.0 >= 2

@@ -11,7 +11,7 @@ pub const MAX_FRAME: usize = 1 << 20;
 /// Bytes of the length in front of each message.
 pub const HEADER: usize = 4;
 
-/// The bit of the length that marks the last message.
+/// Marks the last message.
 const GOODBYE: u32 = 1 << 31;
 
 /// Maximum characters of a text in a goodbye.
@@ -54,7 +54,7 @@ pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
 /// The last message: why a session ends.
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Goodbye {
-    /// Number of the error's kind; 0 without an error.
+    /// The error's kind; 0 without an error.
     #[prost(uint32, tag = "1")]
     class: u32,
     /// What failed, and why, as text for people.
@@ -63,7 +63,6 @@ struct Goodbye {
     /// The suggested action; empty for none.
     #[prost(string, tag = "3")]
     advice: String,
-    /// Whether the file or folder that the error concerns does not exist.
     #[prost(bool, tag = "4")]
     missing: bool,
 }
@@ -115,8 +114,7 @@ fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Er
     Ok(())
 }
 
-/// Returns at most [`LONGEST_TEXT`] characters of a text, with spaces instead of control
-/// characters.
+/// Returns at most [`LONGEST_TEXT`] characters of a text, without control characters.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_TEXT).collect()
 }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use longhaul_net::network::Network;
 
-/// A limited number of places. Clones share the places.
+/// A limited number of places, shared by clones.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     limit: usize,
@@ -18,7 +18,7 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct Inside {
     next: u64,
-    /// The places, oldest first: the network of each place, and the notification of its eviction.
+    /// By age: the network of each place, and the notification of its eviction.
     places: BTreeMap<u64, (Network, Arc<Notify>)>,
     counts: HashMap<Network, usize>,
 }
@@ -37,13 +37,13 @@ impl Gate {
         Gate { limit: limit.max(1), inside: Arc::default() }
     }
 
-    /// Returns how many places `network` has, and how many all networks have together.
+    /// Returns the places of `network`, and of all networks together.
     pub(super) fn crowd(&self, network: Network) -> (usize, usize) {
         let inside = self.lock();
         (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())
     }
 
-    /// Takes a place for `network`. Returns the place, and how many other places were evicted.
+    /// Takes a place for `network`. Returns it, and how many others were evicted.
     pub(super) fn enter(&self, network: Network) -> (Place, usize) {
         let mut inside = self.lock();
         let mut left = 0;

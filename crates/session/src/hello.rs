@@ -22,8 +22,7 @@ pub struct Hello {
     /// The release, for error messages only.
     #[prost(string, tag = "3")]
     pub release: String,
-    /// From the side that opens the stream: the service to answer. Empty: the server's first
-    /// service.
+    /// From the side that opens the stream: the service; empty: the server's first.
     #[prost(string, tag = "4")]
     pub service: String,
     /// From the opener of the stream: the version of the service that its messages need. An older
@@ -36,7 +35,6 @@ pub struct Hello {
     pub streams: bool,
 }
 
-/// Maximum characters of a release name in error messages.
 const LONGEST_RELEASE: usize = 40;
 
 impl Hello {

@@ -28,12 +28,12 @@ const PKCS8_HEAD: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04
 /// Maximum size of a key file.
 const LONGEST_KEY_FILE: u64 = 4096;
 
-/// An Ed25519 key pair. Clones share the key pair.
+/// An Ed25519 key pair, shared by clones.
 #[derive(Clone)]
 pub struct Identity {
     id: PeerId,
     pub(super) key: Arc<CertifiedKey>,
-    /// The key for QUIC's stateless resets: a restarted process has the same key.
+    /// The key for QUIC's stateless resets, the same after a restart.
     pub(super) resets: [u8; 32],
 }
 
@@ -64,7 +64,7 @@ impl Identity {
         })
     }
 
-    /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key.
+    /// Returns the identity of an Ed25519 seed (RFC 8032's private key).
     pub fn from_bytes(seed: &[u8; 32]) -> Identity {
         Identity::from_pkcs8(&[PKCS8_HEAD, seed].concat()).expect("every seed is a key")
     }
@@ -146,7 +146,7 @@ fn generate() -> Vec<u8> {
     document.as_ref().to_vec()
 }
 
-/// Creates the key file atomically: the link call fails if another process has created the file.
+/// Creates the key file atomically: the link call fails if it exists.
 fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
     folders.recursive(true).mode(0o700);

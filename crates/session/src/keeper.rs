@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 
 use super::window::{BULK, Window};
 
-/// Limit on unacknowledged bytes of the connection, until much data is announced.
+/// Limit on unacknowledged bytes, until much data is announced.
 pub(super) const SEND_WINDOW: u64 = 1 << 20;
 
-/// Limit on unread and on unacknowledged bytes of the connection, once much data is announced.
+/// Limit on unread and on unacknowledged bytes, once much data is announced.
 pub(super) const MUCH: u32 = 4 << 20;
 
 /// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open, and
@@ -30,7 +30,7 @@ const PULSES: [Duration; 3] =
 /// How long the last packets of a connection may take to reach the kernel.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
-/// The code of a normal end, for QUIC's close and reset.
+/// Code of a normal end, for QUIC's close and reset.
 pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
 
 pub(super) struct Keeper {
@@ -42,7 +42,7 @@ pub(super) struct Keeper {
 }
 
 struct SendWindow {
-    /// The limit while no stream sends the content of files.
+    /// The limit without such a stream.
     usual: u64,
     /// Streams that send the content of files.
     bulk: usize,
@@ -89,10 +89,9 @@ impl Keeper {
         self.wrote.notify_one();
     }
 
-    /// Prepares for much data in one direction: [`MUCH`] bytes may be unacknowledged and, with one
-    /// stream, unread.
+    /// Prepares for much data: [`MUCH`] unacknowledged and, with one stream, unread bytes.
     pub(super) fn expect_much(&self) {
-        // With several streams, `carry` has already set a larger limit on unread bytes.
+        // `carry` has already set a larger limit on unread bytes.
         if !self.has_many() {
             self.connection.set_receive_window(VarInt::from_u32(MUCH));
         }
@@ -120,7 +119,7 @@ impl Keeper {
         self.window.lock().unwrap().bytes()
     }
 
-    /// Allows the congestion window to jump to `bytes` in flight; see [`Window::resume`].
+    /// Allows a jump to `bytes` in flight; see [`Window::resume`].
     pub(super) fn resume(&self, bytes: u64) {
         if let Ok(window) = self.connection.congestion_state().into_any().downcast::<Window>() {
             window.resume(bytes, Instant::now());
@@ -139,13 +138,12 @@ impl Keeper {
         self.connection.stats().frame_tx.stream
     }
 
-    /// Waits at most [`LAST_PACKETS`] until the connection has sent more than `before` STREAM
-    /// frames.
+    /// Waits at most [`LAST_PACKETS`] for more than `before` STREAM frames.
     pub(super) async fn sent_more_than(&self, before: u64) {
         self.until_more(|stats| stats.frame_tx.stream, before).await;
     }
 
-    /// Ends the connection; waits at most [`LAST_PACKETS`] until its last packet has left.
+    /// Ends the connection; waits at most [`LAST_PACKETS`] for its last packet.
     pub(super) async fn close(&self) {
         if self.connection.close_reason().is_some() {
             return;
@@ -173,7 +171,7 @@ impl Drop for Keeper {
 }
 
 async fn pulse(connection: Connection, wrote: Arc<Notify>) {
-    // A failed pulse does not matter: the connection is closing.
+    // A failed pulse does no harm: the connection is closing.
     let send = || drop(connection.send_datagram(vec![0].into()));
     loop {
         tokio::select! {
@@ -278,7 +276,7 @@ mod tests {
         taken
     }
 
-    /// Returns whether `bytes` is at most `limit`, and at most 64 KiB less.
+    /// Returns whether `bytes` is at most 64 KiB below `limit`.
     fn is_near(bytes: u32, limit: u32) -> bool {
         (limit - (64 << 10)..=limit).contains(&bytes)
     }
@@ -286,7 +284,6 @@ mod tests {
     #[test]
     fn an_announcement_of_much_data_raises_what_may_be_unread_and_unacknowledged() {
         run(async {
-            // At first, each side may have 256 KiB of unread data.
             let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
             assert!(is_near(takes(&mut near), 256 << 10));
             assert!(is_near(takes(&mut far), 256 << 10));

@@ -27,11 +27,10 @@ pub struct KnownServers {
 pub struct Known {
     /// The server's id.
     pub id: PeerId,
-    /// The number of the entry's line in the file, from 1.
     pub line: usize,
 }
 
-/// Returns the name of a server in the file: `host:port`, IPv6 addresses in brackets, lower case.
+/// Returns the name of a server in the file: `host:port` in lower case, IPv6 addresses in brackets.
 pub fn server_name(host: &str, port: u16) -> String {
     // Interface names are case-sensitive.
     let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
@@ -40,7 +39,7 @@ pub fn server_name(host: &str, port: u16) -> String {
 }
 
 impl KnownServers {
-    /// Returns the list in `config_dir`. If `config_dir` is empty, nothing is read or stored.
+    /// Returns the list in `config_dir`; an empty path means no list.
     pub fn new(config_dir: &Path) -> KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }
@@ -109,7 +108,7 @@ impl KnownServers {
                 CallOption::Pin
             ))
         };
-        // Lock the folder, so that neither of two concurrent copies loses the other's line.
+        // Neither of two concurrent copies may lose the other's line.
         let rewriting = Rewriting::wait(&self.folder).map_err(trouble)?;
         match self.find(name)? {
             Some(known) if known.id == id => return Ok(()),
@@ -127,7 +126,7 @@ impl KnownServers {
         rewriting.replace(&self.path, text.as_bytes()).map_err(trouble)
     }
 
-    /// Returns the error for a server that shows another key than the one in the file.
+    /// Returns the error for a server with another key than in the file.
     pub fn changed(&self, name: &str, known: Known, shown: PeerId) -> Error {
         let what = format!(
             "THE KEY OF {name} HAS CHANGED: it shows {shown}, but {} line {} says {}; nothing was \

@@ -27,16 +27,16 @@ const MAX_LANES: u8 = 16;
 /// The first bytes of a lane. TLS begins with another byte.
 const MAGIC: [u8; 4] = *b"lane";
 
-/// Maximum number of bytes of a chunk: TLS's largest record, and its overhead.
+/// Maximum bytes of a chunk: TLS's largest record, and its overhead.
 const CHUNK: usize = 17 << 10;
 
 /// Bytes of the length before each chunk.
 const LENGTH: usize = 2;
 
-/// The first bytes of a lane: they identify its stream, and its place in the stream.
+/// The first bytes of a lane: its stream, and its place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Preface {
-    /// A random number that all lanes of a stream have.
+    /// A random number of the stream.
     bundle: u128,
     index: u8,
     lanes: u8,
@@ -140,7 +140,7 @@ impl Meeting {
             }
         }
         let _parked = Parked { meeting: self.clone(), bundle, index };
-        // The error means that the sender was dropped: the stream is complete.
+        // The sender was dropped: the stream is complete.
         let _ = woken.await;
         Ok(None)
     }
@@ -167,19 +167,18 @@ impl Drop for Parked {
 /// One byte stream over several connections.
 pub(super) struct Lanes<S = TcpStream> {
     lanes: Vec<S>,
-    /// The lane of the chunk that is being written.
+    /// The lane of the next chunk to write.
     out: usize,
     /// The length of this chunk, and the chunk.
     chunk: Vec<u8>,
-    /// Number of bytes of `chunk` that the lane has taken.
+    /// How much of `chunk` the lane has taken.
     taken: usize,
-    /// The lane of the chunk that is being read.
+    /// The lane of the next chunk to read.
     from: usize,
-    /// The length of this chunk, as far as it has arrived.
     head: [u8; LENGTH],
     /// Number of bytes of `head` that have arrived.
     come: usize,
-    /// Number of bytes of this chunk that have not been read.
+    /// Unread bytes of this chunk.
     left: usize,
 }
 

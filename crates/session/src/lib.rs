@@ -91,7 +91,7 @@ pub struct Settings {
     pub idle: Duration,
     /// Timeout of a handshake.
     pub handshake: Duration,
-    /// How long UDP may be unanswered before TCP is tried in parallel.
+    /// How long UDP may be unanswered before TCP is tried too.
     pub tcp_after: Duration,
     /// The carriers to try and to serve.
     pub carriers: Carriers,
@@ -114,7 +114,7 @@ pub struct Settings {
 /// The carriers to try and to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriers {
-    /// QUIC and TCP. A client tries TCP later; see [`Settings::tcp_after`].
+    /// QUIC and TCP; see [`Settings::tcp_after`].
     Both,
     /// QUIC alone.
     Quic,
@@ -213,15 +213,15 @@ impl RttWatch {
 pub struct Session {
     /// The other side's authenticated id.
     pub peer: PeerId,
-    /// The other side's address, validated by the handshake; over ssh `0.0.0.0:0`.
+    /// The other side's validated address; over ssh `0.0.0.0:0`.
     pub remote: SocketAddr,
-    /// At a server: the local address that the client contacted, if the system reports it.
+    /// At a server: the address that the client contacted, if known.
     pub local_ip: Option<IpAddr>,
     /// What carries the session: `quic`, `tls`, `ssh`.
     pub carrier: &'static str,
     /// The round-trip time when the session began; `None` over ssh, and at a server over TCP.
     pub rtt: Option<Duration>,
-    /// The UDP port of the data, if the remote side named one (a copy over ssh).
+    /// The UDP port of the data, if the remote side named one.
     pub data_port: Option<u16>,
     /// Over ssh's channel: the ports to open for a direct session.
     pub advice: Option<String>,
@@ -231,7 +231,7 @@ pub struct Session {
     versions: RangeInclusive<u32>,
     writer: FrameWriter,
     reader: FrameReader,
-    /// At a server: the client's place among the clients that have not made a request yet.
+    /// At a server: the client's place among those without a request.
     place: Option<gate::Place>,
 }
 
@@ -254,7 +254,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Returns the properties of one of several streams. Each stream has different keys.
+    /// Returns the properties of one of several streams, with its own keys.
     fn of_stream(&self, number: &str) -> Facts {
         let secret = self.secret.export(b"stream", number.as_bytes());
         Facts { exporter: Exporter::new(&secret), ..self.clone() }
@@ -316,8 +316,7 @@ impl Session {
         self.writer.ask_for(service, needs);
     }
 
-    /// At a server: returns the service that the client requests, and the version that the client
-    /// needs.
+    /// At a server: returns the requested service and version.
     pub fn asked(&self) -> (&str, u32) {
         self.reader.theirs().map_or(("", 0), |hello| (&hello.service, hello.needs))
     }
@@ -423,7 +422,7 @@ impl Session {
     /// The other side's reason for a refusal, or [`Kind::Lost`].
     pub async fn knock(self) -> Result<(), Error> {
         let (mut writer, mut reader) = self.split();
-        // A server that refuses this side may have closed already; its reason must be read.
+        // A server that refuses this side may have closed already.
         let _ = writer.finish().await;
         reader.read::<()>().await.map(drop)
     }

@@ -19,7 +19,7 @@ use super::hello::{self, Hello};
 use super::keeper::NO_ERROR;
 use crate::{Error, Kind};
 
-/// Longest wait for the last message to be written, and longest wait for it to arrive.
+/// Longest wait for writing the last message, and for its arrival.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);
@@ -30,10 +30,10 @@ const READ_AHEAD: usize = 16 << 10;
 /// Completes when all written data have arrived.
 pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The part of a stream that its two halves share; it keeps the connection open.
+/// The shared part of a stream's halves; it keeps the connection open.
 pub(super) struct Line {
     pub(super) below: Arc<Below>,
-    /// Whether the other side has sent its last message.
+    /// Whether the other side has ended.
     peer_done: AtomicBool,
     /// Whether the stream sends the content of files.
     is_bulk: AtomicBool,
@@ -55,14 +55,13 @@ impl Drop for Line {
     }
 }
 
-/// The sending half of a control stream. Call [`FrameWriter::close`] to end the stream.
+/// The sending half of a control stream. [`FrameWriter::close`] ends it.
 pub struct FrameWriter {
     out: Out,
     line: Arc<Line>,
     delivered: Option<Delivered>,
     /// Sent before the first message.
     hello: Option<Hello>,
-    /// Encoded data that the carrier has not taken yet.
     pending: Vec<u8>,
     taken: usize,
 }
@@ -98,7 +97,7 @@ impl FrameWriter {
         frame::encode(message, &mut self.pending)
     }
 
-    /// Returns how many bytes are queued and not sent.
+    /// Returns the queued bytes.
     pub fn queued(&self) -> usize {
         self.pending.len() - self.taken
     }
@@ -174,7 +173,7 @@ impl FrameWriter {
         ended
     }
 
-    /// Sends a goodbye and ends this direction, without waiting for the delivery.
+    /// Sends a goodbye and ends this direction; does not wait.
     pub(super) async fn finish(&mut self) -> Result<(), Error> {
         self.greet();
         frame::encode_goodbye(None, &mut self.pending);
@@ -182,7 +181,7 @@ impl FrameWriter {
         self.out.shutdown().await.map_err(|error| self.line.below.lost(&error))
     }
 
-    /// Returns the underlying writer, after all earlier writes, without ending it.
+    /// Returns the underlying writer after all earlier writes.
     pub(super) async fn into_out(mut self) -> Result<Out, Error> {
         self.greet();
         self.flush().await?;
@@ -200,7 +199,7 @@ impl FrameWriter {
         self.flush().await.expect("an open session");
     }
 
-    /// Sends the messages that were queued. Cancel-safe.
+    /// Sends the queued messages. Cancel-safe.
     ///
     /// # Errors
     /// The session is lost.
@@ -223,8 +222,7 @@ impl FrameWriter {
     }
 }
 
-/// Over QUIC, discards undelivered data. They would stay in memory if the other side never
-/// acknowledged them.
+/// Over QUIC, discards undelivered data, which would stay in memory.
 fn discard(out: &mut Out) {
     let out: &mut dyn Any = &mut **out;
     if let Some(stream) = out.downcast_mut::<quinn::SendStream>() {
@@ -257,8 +255,7 @@ impl FrameReader {
         }
     }
 
-    /// Prepares to send the content of files, until the stream ends: over QUIC, allows 32 MiB
-    /// unacknowledged.
+    /// Prepares to send files: over QUIC, allows 32 MiB unacknowledged until the end.
     pub fn expect_bulk(&self) {
         if let Some(keeper) = &self.line.below.quic
             && !self.line.is_bulk.swap(true, Ordering::Relaxed)
@@ -267,7 +264,7 @@ impl FrameReader {
         }
     }
 
-    /// Returns the agreed protocol version; known after the other side's first message.
+    /// Returns the agreed version; known after the other side's first message.
     pub fn version(&self) -> Option<u32> {
         self.theirs.as_ref().map(|(_, version)| *version)
     }
@@ -276,8 +273,7 @@ impl FrameReader {
         self.theirs.as_ref().map(|(hello, _)| hello)
     }
 
-    /// Reads the server's hello and the message that admits the client; returns the underlying
-    /// reader.
+    /// Reads the server's hello and the admission; returns the underlying reader.
     pub(super) async fn welcomed(mut self) -> Result<In, Error> {
         match self.read::<()>().await? {
             Some(()) => Ok(self.into_input()),
@@ -285,7 +281,7 @@ impl FrameReader {
         }
     }
 
-    /// Returns the underlying reader, with the bytes that were read and not used.
+    /// Returns the underlying reader with the unused bytes.
     pub(super) fn into_input(self) -> In {
         let FrameReader { input, mut came, start, .. } = self;
         came.drain(..start);
@@ -332,7 +328,7 @@ impl FrameReader {
                         self.start = begin + length;
                         return Ok(Some(begin..self.start));
                     }
-                    // The goodbye stays in the buffer, so the next read returns it again.
+                    // It stays in the buffer, so the next read returns it again.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
                         let reason =
@@ -357,7 +353,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads the input to its end. Without this read, some carriers discard undelivered data.
+    /// Reads the input to its end: some carriers otherwise discard undelivered data.
     async fn drain(mut self) {
         loop {
             self.came.clear();
@@ -399,7 +395,7 @@ mod tests {
 
     #[test]
     fn leave_does_not_wait_for_the_delivery_and_close_does() {
-        // If `leave` waited for this delivery, it would fail after three seconds.
+        // Waiting for this delivery would fail after three seconds.
         let never: Delivered = Box::pin(std::future::pending());
         let left = writer(Vec::new(), Some(never)).leave(reader(greeting()));
         assert_eq!(block_on_time(left), Ok(()));
@@ -427,8 +423,7 @@ mod tests {
         assert_eq!(writer.queued(), all - 3);
     }
 
-    /// Polls `close` once while the other side sends nothing. Returns whether `close` waits for the
-    /// other side.
+    /// Polls `close` once while the other side is silent. Returns whether it waits.
     fn waits(is_broken: bool, peer_done: bool) -> bool {
         let (input, _silent) = tokio::io::duplex(8);
         let (out, far) = tokio::io::duplex(1 << 10);

@@ -31,7 +31,7 @@ use crate::{Error, Kind};
 use longhaul_net::meter::{Meter, Tariff};
 use longhaul_text::CallOption;
 
-/// Maximum number of connections that wait in the kernel to be accepted.
+/// Maximum number of connections in the kernel's queue.
 const BACKLOG: i32 = 1024;
 
 /// Limit on refusals in progress. Beyond it, the network with the most refusals loses its oldest
@@ -63,20 +63,20 @@ const PORT_TRIES: usize = 32;
 /// Pause when the system gives no more sockets.
 const NO_SOCKETS: Duration = Duration::from_millis(50);
 
-/// Counts of connections that the listener dropped since the start.
+/// Dropped connections since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Connections that did not start a session: of other programs, or of clients that gave up.
+    /// Connections of other programs, or of clients that gave up.
     pub foreign: u64,
-    /// Clients that were silent or stalled for longer than a handshake may take.
+    /// Clients whose handshake took too long.
     pub timed_out: u64,
-    /// Clients that were evicted to make room for new clients.
+    /// Clients that new clients evicted.
     pub evicted: u64,
     /// Clients with an invalid first message, or without a common protocol version.
     pub versions: u64,
     /// longhaul clients without any right here.
     pub unauthorised: u64,
-    /// Handshakes that did not start, because their network has to pause.
+    /// Handshakes of networks that have to pause.
     pub barred: u64,
 }
 
@@ -109,7 +109,6 @@ struct Door {
     /// The handshakes of networks that have to pause.
     paused: Mutex<Meter<Network>>,
     strangers: Gate,
-    /// The TCP connections that wait for others of their client.
     meeting: Arc<Meeting>,
     sessions: mpsc::Sender<Session>,
 }
@@ -256,9 +255,9 @@ impl Drop for Listener {
     }
 }
 
-/// Opens a UDP and a TCP socket with the same port number.
+/// Opens UDP and TCP sockets with the same port number.
 pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    // Bind TCP first, because a closed connection keeps its TCP port for a while.
+    // A closed connection keeps its TCP port for a while.
     let (tcp, udp) = one_number(
         address,
         || {
@@ -290,8 +289,7 @@ fn one_number<T, U>(
     }
 }
 
-/// Binds `address` with `exactly`. If that fails for the unspecified IPv6 address, binds the
-/// unspecified IPv4 address.
+/// Binds `address` with `exactly`; if that fails, unspecified IPv4 instead of unspecified IPv6.
 fn bind<T>(address: SocketAddr, exactly: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let everywhere = address.is_ipv6() && address.ip().is_unspecified();
     match exactly(address) {
@@ -365,8 +363,7 @@ enum Arrival {
     Done,
 }
 
-/// Admits or refuses a session that no listener accepted; `None` if refused or without a common
-/// version.
+/// Admits or refuses a session without a listener; `None` if refused or without a common version.
 pub async fn judge_alone(
     session: Session,
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
@@ -422,10 +419,9 @@ impl Door {
     async fn end(&self, arrived: Option<Arrival>, place: Place) {
         let count = match arrived {
             Some(Arrival::Session(mut session)) => {
-                // Keep the place until the first request, so sessions without a request count
-                // towards the limit.
+                // Keep the place until the first request.
                 session.place = Some(place);
-                // The send fails only if the listener was dropped; then nobody needs the session.
+                // The send fails only without a listener.
                 return drop(self.sessions.send(*session).await);
             }
             Some(Arrival::Done) => return,
@@ -439,7 +435,7 @@ impl Door {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether `network` has to pause; counts a handshake that therefore does not start.
+    /// Returns whether `network` has to pause, and counts it.
     fn is_barred(&self, network: Network) -> bool {
         let now = clock::now();
         if !self.charges().is_over(now, network) {
@@ -471,7 +467,7 @@ impl Door {
         }
     }
 
-    /// Judges a client that has proven its id, then reads its hello. Informs a refused client.
+    /// Judges a client that has proven its id, and reads its hello. Informs a refused client.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
         let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
@@ -479,7 +475,7 @@ impl Door {
             self.turn_away(session, network, error).await;
             return Arrival::Done;
         }
-        // A network with admitted clients must not pause because of its other clients.
+        // Other clients must not make the network of an admitted client pause.
         self.charges().forgive(network);
         let error = match session.reader.greet().await {
             Ok(()) => return self.clone().carried(session).await,
@@ -493,7 +489,7 @@ impl Door {
         Arrival::Done
     }
 
-    /// Returns the session of a client, or of its first stream if the client opens several streams.
+    /// Returns a client's session, or its first stream's.
     async fn carried(self: Arc<Door>, session: Session) -> Arrival {
         if !session.reader.theirs().is_some_and(|hello| hello.streams) {
             return Arrival::Session(Box::new(session));
@@ -535,7 +531,7 @@ impl Door {
         }
     }
 
-    /// Judges a client again, because its rights may have changed, then reads the stream's hello.
+    /// Judges a client again (its rights may have changed), then reads the stream's hello.
     async fn further_stream(self: Arc<Door>, mut session: Session) {
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             let _ = session.close(Some(error)).await;
@@ -623,7 +619,7 @@ mod tests {
         assert_eq!((error.kind(), tried), (io::ErrorKind::PermissionDenied, 1));
     }
 
-    /// Returns the address that `bind` chooses for `wanted` while `refused` fails with `kind`.
+    /// Returns the address that `bind` chooses while `refused` fails with `kind`.
     fn bound(wanted: &str, refused: &str, kind: io::ErrorKind) -> Result<String, io::ErrorKind> {
         let exactly = |at: SocketAddr| match at == address(refused) {
             true => Err(kind.into()),
@@ -661,8 +657,7 @@ mod tests {
     fn a_network_over_its_limit_begins_one_handshake_and_is_barred_from_the_next() {
         let door = door();
         let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
-        // Twenty handshakes are the sixty free seconds. Three more exceed them, although charges
-        // fade.
+        // Twenty handshakes are free. Three more exceed them, although charges fade.
         for _ in 0..20 {
             door.charges().add(clock::now(), network);
             assert!(!door.is_barred(network));
@@ -692,7 +687,7 @@ mod tests {
         Arc::new(Door::new(&Identity::generate(), &Settings::default(), sessions))
     }
 
-    /// Returns both ends of the first stream of a connection that no listener serves.
+    /// Returns both ends of a connection's first stream, without a listener.
     async fn first_stream() -> (Session, Session) {
         let (near, far) = tokio::io::duplex(1 << 16);
         let under = || {

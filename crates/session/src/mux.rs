@@ -26,7 +26,7 @@ pub(super) const STREAMS: usize = 16;
 /// are read fast.
 const UNREAD: usize = 8 << 20;
 
-/// Size of the write buffer, which joins the headers and data that the multiplexer writes.
+/// The write buffer, which joins the multiplexer's headers and data.
 const TOGETHER: usize = 32 << 10;
 
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -107,7 +107,7 @@ impl Mux {
         self.refusal.get().cloned()
     }
 
-    /// Ends all streams after their written data were sent. Waits at most 3 s.
+    /// Ends all streams after their written data. Waits at most 3 s.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {

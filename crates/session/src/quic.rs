@@ -43,7 +43,7 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// How long the first attempt may be unanswered before a second attempt starts.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
-/// Limit on unread bytes of one side, until much data is announced.
+/// Limit on unread bytes of one side, before much data.
 const UNREAD: u32 = 256 << 10;
 
 /// Limit on unread bytes of each stream of several: an unread stream does not block the others.
@@ -63,7 +63,7 @@ const PULSES_OUT: usize = 4 << 10;
 /// eighth of the limit.
 const ANNOUNCED: usize = STREAMS + STREAMS / 8;
 
-/// Limits on queued datagrams of undecided handshakes, in bytes: for one handshake, and for all.
+/// Limits on queued datagrams of one undecided handshake, and of all, in bytes.
 const WAITING: (u64, u64) = (16 << 10, 4 << 20);
 
 /// Maximum number of undecided handshakes.
@@ -71,7 +71,7 @@ const MOST_WAITING: usize = 1024;
 
 fn transport(settings: &Settings) -> TransportConfig {
     let mut acks = AckFrequencyConfig::default();
-    // Acknowledge each packet immediately, so that repairs start earlier.
+    // Immediate acknowledgements start repairs earlier.
     acks.ack_eliciting_threshold(VarInt::from_u32(0)).reordering_threshold(VarInt::from_u32(1));
     let idle = IdleTimeout::try_from(settings.idle).unwrap_or(VarInt::MAX.into());
     let mut transport = TransportConfig::default();
@@ -104,7 +104,7 @@ fn endpoint(
 }
 
 pub(super) fn client_endpoint(socket: UdpSocket) -> std::io::Result<Endpoint> {
-    // With a smaller buffer, more packets may need a repair; nothing else fails.
+    // A smaller buffer only costs repairs.
     let _ = request_receive_buffer(&socket, RECEIVE_BUFFER);
     endpoint(socket, EndpointConfig::default(), None, Copies::All)
 }
@@ -157,7 +157,7 @@ impl ConnectionIdGenerator for RandomIds {
     }
 }
 
-/// Opens a session to `remote`; the first write is sent with the end of the handshake.
+/// Opens a session to `remote`; the first write goes with the handshake's end.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     remote: SocketAddr,
@@ -253,7 +253,7 @@ pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) ->
     let number = send.id().index().to_string();
     let stopped = send.stopped();
     let delivered: Delivered = Box::pin(async move {
-        // The other side has acknowledged, stopped or closed the stream: do not wait longer.
+        // Do not wait longer than for an acknowledgement, stop or close.
         let _ = stopped.await;
     });
     let (out, input) = (Box::new(send), Box::new(receive));

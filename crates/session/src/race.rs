@@ -15,7 +15,7 @@ use super::identity::Identity;
 use super::tls::Expect;
 use super::{Session, Settings, quic, stream};
 
-/// Delay before the next address is tried, if there is no answer (RFC 8305 section 5).
+/// Delay before the next address without an answer (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// How long UDP may take to answer after TCP was refused.
@@ -24,7 +24,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(3);
 /// Why no attempt led to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// A server with another id answered; nothing was sent.
+    /// A server with another id answered.
     Stranger(PeerId),
     /// The attempts, and the result of each.
     Tried(String),
@@ -40,7 +40,7 @@ struct Race {
     ipv6: Result<Endpoint, String>,
 }
 
-/// Opens a session to the first of `addresses` that answers, within `limit`.
+/// Opens a session to the first of `addresses` that answers.
 pub(super) async fn run(
     addresses: &[SocketAddr],
     identity: &Identity,
@@ -122,7 +122,7 @@ fn endpoint(settings: &Settings, ipv6: bool, addresses: &[SocketAddr]) -> Result
 }
 
 impl Race {
-    /// Tries UDP immediately, and TCP after a while or when UDP has failed.
+    /// Tries UDP, and TCP after a while or a failure.
     async fn address(self, address: SocketAddr) -> Result<Session, Lost> {
         let (mut udp, mut tcp) = (None, None);
         let mut over_udp = std::pin::pin!(self.udp(address));

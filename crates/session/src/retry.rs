@@ -7,11 +7,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::RttWatch;
 use crate::{Error, Kind};
 
-/// The first and the longest pause between attempts to reconnect.
+/// The first and the longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Interval of checks for a datagram of the server.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Number of failed checks in sequence after which the server counts as silent.
+/// Number of failed checks in sequence that mean silence.
 const CHECKS: u32 = 4;
 
 /// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over. Only a lost
@@ -54,7 +54,7 @@ impl Retries {
 pub async fn silence(rtt: RttWatch) -> Error {
     let mut checks = Checks { seen: rtt.received(), failed: 0 };
     let mut tick = interval(CHECK_EVERY);
-    // After a suspension of this host, do not count the checks that it missed.
+    // Do not count checks that a suspended host missed.
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
@@ -73,7 +73,7 @@ struct Checks {
 impl Checks {
     /// Records a check that found `received` datagrams. Returns whether the server is silent.
     fn is_silent(&mut self, received: Option<u64>) -> bool {
-        // Without datagrams (TCP, ssh) the system reports a lost connection.
+        // Over TCP and ssh the system reports a lost connection.
         let is_failed = received.is_some() && received == self.seen;
         self.failed = if is_failed { self.failed + 1 } else { 0 };
         self.seen = received;

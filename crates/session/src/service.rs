@@ -15,14 +15,12 @@ pub trait Service {
     /// Returns the version of the messages. It rises with each field that a receiver must not skip.
     fn version(&self) -> u32;
 
-    /// Returns the oldest version that this release still answers. Streams of earlier versions are
-    /// refused.
+    /// Returns the oldest version that this release still answers.
     fn oldest(&self) -> u32 {
         0
     }
 
-    /// Returns the right to the service, as in [`Allow`](super::allow::Allow). Only clients with
-    /// this right are answered.
+    /// Returns the right that a client needs, as in [`Allow`](super::allow::Allow).
     fn right(&self) -> &'static str;
 
     /// Answers one stream. The client has sent only its hello so far, so the read of its first
@@ -72,7 +70,6 @@ impl Services {
 mod tests {
     use super::*;
 
-    /// A service with its oldest and its newest version.
     struct Named(&'static str, u32, u32);
 
     impl Service for Named {

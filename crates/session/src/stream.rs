@@ -66,7 +66,7 @@ pub(super) async fn connect(
         std::io::ErrorKind::ConnectionRefused => Failure::Refused,
         _ => Failure::other(error.to_string()),
     })?;
-    // The time that connecting took, for kernels that report no RTT.
+    // For kernels that report no RTT.
     let rtt = RttWatch::once(Some(begun.elapsed()));
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());
@@ -115,7 +115,7 @@ pub(super) async fn client(
     let lost = |error: std::io::Error| Failure::other(error.to_string());
     let name = Name::default();
     let greeting = Below::new(peer, Streams::One).over(None, name.clone());
-    // The multiplexer sends the hello, so there is no frame writer.
+    // The multiplexer sends the hello.
     let (input, out) = tokio::io::split(stream);
     let line = Arc::new(Line::new(Arc::new(greeting)));
     let reader = FrameReader::new(Box::new(input), line, hello.clone());
@@ -150,7 +150,7 @@ pub(super) async fn accept(
     }
 }
 
-/// Returns the server's session over `stream`; fails if the client is not longhaul.
+/// Returns the server's session; fails if the client is not longhaul.
 pub(super) async fn server(
     stream: impl Bytes,
     under: Under,

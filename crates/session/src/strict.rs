@@ -1,5 +1,4 @@
-//! Checks that no other user can change a file that grants rights or trust, like sshd's
-//! `StrictModes`.
+//! Checks that no other user can change a file of rights or trust, like sshd's `StrictModes`.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +9,7 @@ use longhaul_text::{quoted, reason};
 
 /// The mode bits that let other users write.
 const WRITABLE: u32 = 0o022;
-/// In a folder with this mode bit, other users cannot replace this user's files.
+/// In such a folder, other users cannot replace this user's files.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
@@ -33,7 +32,7 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     };
     let user = rustix::process::geteuid().as_raw();
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
-    // A file without a path, such as a pipe, has no folder either.
+    // A file without a path, such as a pipe, has no folder.
     let Ok(place) = path.canonicalize() else { return Ok(()) };
     // In a user namespace, root's folders may belong to the overflow user.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();

@@ -1,5 +1,4 @@
-//! TLS 1.3 with raw Ed25519 keys on both sides (RFC 7250), without certificates, tickets or early
-//! data.
+//! TLS 1.3 with raw Ed25519 keys on both sides (RFC 7250), without tickets or early data.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +21,7 @@ use super::identity::Identity;
 /// The protocol name inside TLS.
 const ALPN: &[u8] = b"longhaul/1";
 
-/// The protocol name that TLS chooses if both sides have AES in hardware.
+/// The protocol name if both sides have AES in hardware.
 const ALPN_FAST_AES: &[u8] = b"longhaul/1+aes";
 
 fn protocols(fast_aes: bool) -> Vec<Vec<u8>> {
@@ -39,12 +38,12 @@ pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
     }
 }
 
-/// TLS requires a server name. The name is never sent, because keys identify both sides.
+/// TLS requires a name; it is never sent.
 pub(super) const SERVER_NAME: &str = "longhaul";
 
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session";
 
-/// Returns the id in the other side's certificate message, if that is one Ed25519 key.
+/// Returns the id in the other side's certificate message, if valid.
 pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     let [only] = presented else { return None };
     PeerId::from_der(only)
@@ -72,7 +71,7 @@ impl Expect {
     }
 }
 
-/// The id that answered, even if it was not accepted.
+/// The id that answered, accepted or not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(Arc<OnceLock<PeerId>>);
 
@@ -89,7 +88,7 @@ struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Returns a client's TLS configuration, and the place where the answering id is stored.
+/// Returns a client's configuration, and where the answering id is stored.
 pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (ClientConfig, Seen) {
     let provider = provider();
     let seen = Seen::default();
@@ -108,7 +107,7 @@ pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (Cl
     (config, seen)
 }
 
-/// Returns a server's TLS configuration, which accepts any client that proves to have a key.
+/// Returns a server's configuration, for any client with a key.
 pub(super) fn server(identity: &Identity, fast_aes: bool) -> ServerConfig {
     let provider = provider();
     let verifier = Verifier::new(Expect::Anyone, Seen::default(), &provider);
@@ -141,7 +140,7 @@ impl Verifier {
             Some(id) if more.is_empty() => id,
             _ => return Err(CertificateError::BadEncoding.into()),
         };
-        // A handshake shows only one id. If the id is set already, the first one stays.
+        // A handshake shows only one id.
         let _ = self.seen.0.set(id);
         match self.expect.accepts(id) {
             true => Ok(()),
@@ -150,7 +149,7 @@ impl Verifier {
     }
 }
 
-/// The methods of rustls that are equal for the verifiers of both sides.
+/// The methods of rustls that both verifiers share.
 macro_rules! raw_ed25519_keys_of_tls13 {
     () => {
         fn verify_tls12_signature(

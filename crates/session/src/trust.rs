@@ -12,21 +12,21 @@ pub fn ask_nobody(_server: &str, _id: &str) -> bool {
     false
 }
 
-/// Where this client's key is stored, and which servers the client trusts.
+/// This client's key, and which servers it trusts.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// The folder of the identity key and of `known_servers`.
     pub config_dir: PathBuf,
     /// The ids that servers must have.
     pub pins: Vec<ServerPin>,
-    /// Whether to accept and remember an unknown server without asking.
+    /// Whether to accept an unknown server without asking.
     pub accept_new: bool,
 }
 
 /// The only id to accept from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerPin {
-    /// The server, as `host` or `host:port`; `None` applies to servers without their own pin.
+    /// `host` or `host:port`; `None` for servers without their own pin.
     pub server: Option<String>,
     /// The id, as `lh1:…`.
     pub id: String,
@@ -44,7 +44,7 @@ impl ServerPin {
 }
 
 impl Trust {
-    /// Returns the same trust, but with `id` as the only pin, for all servers.
+    /// Returns the same trust with `id` as the only pin.
     pub fn only(&self, id: String) -> Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }

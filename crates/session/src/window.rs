@@ -55,27 +55,27 @@ pub(super) struct Window {
     round: Option<Round>,
     /// Duration of the fastest round.
     shortest: Option<Duration>,
-    /// Whether a round was too large for the path: since then the window grows slowly.
+    /// Whether a round was too large: since then the window grows slowly.
     met_the_end: bool,
-    /// Whether the previous round met a queue, in which this round still waits.
+    /// Whether the previous round met a queue, which this one shares.
     drains: bool,
-    /// The number of the last packet that was sent.
+    /// The number of the last packet.
     last: u64,
-    /// When the first packet was sent after the last acknowledgement.
+    /// The first packet after the last acknowledgement.
     unacknowledged_since: Option<Instant>,
     jump: Jump,
 }
 
-/// A round: the packets from its first packet until that packet's acknowledgement.
+/// A round: from a packet until its acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     first: u64,
     begun: Instant,
     sent: u64,
     lost: u64,
-    /// Whether the sender at times had nothing to send.
+    /// Whether the sender had nothing to send at times.
     idle: bool,
-    /// The smallest round-trip time in the round's second half.
+    /// The smallest round-trip time of the second half.
     fastest: Option<Duration>,
 }
 
@@ -146,7 +146,7 @@ impl Window {
                     (self.bytes, self.drains) = (flight.bytes.max(FLOOR), true);
                 }
             } else {
-                // Only bytes that were sent can validate the path.
+                // Only sent bytes can validate the path.
                 flight.bytes = flight.bytes.min(round.sent);
                 flight.validating = true;
                 self.jump.state = State::Sent(flight);
@@ -343,7 +343,7 @@ mod tests {
         const LIST: u64 = 50_000_000;
         for one_in in [NEVER, 1_000, 100, 30] {
             let rounds = Path::new(WIDE, one_in).rounds(LIST);
-            // With the floor alone (64 KiB in a round trip), the list would take 763 round trips.
+            // The floor alone (64 KiB in a round trip) would take 763.
             assert!(rounds <= 20, "{rounds} round trips at one packet lost in {one_in}");
         }
     }
@@ -374,7 +374,7 @@ mod tests {
         assert!(later.iter().all(|sent| (64_000..260_000).contains(sent)), "{later:?}");
     }
 
-    /// Returns the window after a round that took `took` and lost `lost` of `sent` bytes.
+    /// Returns the window after a round with these values.
     fn after(before: Window, sent: u64, lost: u64, took: Duration) -> Window {
         let mut window = before;
         let begun = Instant::now();
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!((window.bytes, window.shortest), (512 << 10, Some(RTT / 2)));
     }
 
-    /// Half of what a path of 1 Gbit/s carries in a round trip.
+    /// Half of a round trip of 1 Gbit/s.
     const FLIGHT: u64 = 6_250_000;
 
     /// Returns a path whose window may jump to `flight` bytes.
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_the_first_rounds_acknowledgements_show_prevents_the_jump() {
-        // Seven of 46 packets are lost. quinn reports the losses after the round has ended.
+        // Seven of 46 packets are lost, reported after the round.
         let (mut window, begun) = (Window::new(), Instant::now());
         window.resume(FLIGHT, begun);
         (1..=46).for_each(|number| window.on_sent(begun, PACKET, number));
@@ -557,8 +557,7 @@ mod tests {
         window.on_congestion_event(now, now, false, 1);
         let rest = FLIGHT - FLIGHT / TOO_MUCH - 1;
         assert_eq!((window.bytes, window.met_the_end), (rest / 2, true));
-        // Later losses of the same flight count too, before and after the acknowledgement of its
-        // first packet.
+        // Later losses of the same flight count too.
         window.on_congestion_event(now, now, false, 1_000_000);
         assert_eq!(window.bytes, (rest - 1_000_000) / 2);
         window.on_end_acks(now + RTT, 0, false, Some(47));

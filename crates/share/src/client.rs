@@ -17,9 +17,9 @@ use crate::messages::{
 use crate::server::CALLS;
 use crate::unread::{Held, Limit, Unread};
 
-/// Maximum number of watches of a connection. The connection has one more stream, for calls.
+/// Maximum number of watches of a connection, which has one more stream.
 const WATCHES: usize = 15;
-/// The memory limit of a snapshot in bytes, equal to the limit of a server's tree.
+/// Limit on a snapshot in bytes, as for a server's tree.
 const MOST: usize = 1 << 30;
 
 /// A request of the program.
@@ -31,7 +31,7 @@ pub enum Order {
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
     /// Waits until this client has no presence at the key, then reports the key's value if known.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
-    /// Sends the entries of a prefix, then its changes, until the receiver is dropped.
+    /// Sends a prefix's entries, then its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
 }
 
@@ -115,13 +115,13 @@ struct Client {
     edits: Edits,
     tell: BTreeMap<u64, Waiting<Answer>>,
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
-    /// Keys of presences that are being restored, by the number of the call.
+    /// Keys of presences in restoration, by call number.
     holds: BTreeMap<u64, Key>,
     /// Calls without an edit so far. The n-th has the number 2n; edits have odd numbers.
     calls: u64,
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
-    /// The limit on unread data of all watches together.
+    /// The limit on unread data of all watches.
     unread: Limit,
     closed: bool,
 }
@@ -244,8 +244,7 @@ impl Client {
         }
     }
 
-    /// Handles an order. Returns a new watch, to be started; `watches` is the number of running
-    /// ones.
+    /// Handles an order. Returns a new watch to start; `watches` are running.
     fn take(
         &mut self,
         order: Option<Order>,
@@ -331,7 +330,7 @@ impl Client {
         let made = come_to(answer, convert::answered(answer, &key)?);
         self.edits.answered(number, &made).map_err(lie)?;
         if !self.edits.holds(&key) {
-            // The program itself has replaced or deleted the value.
+            // The program itself has changed the value.
             self.lose(&key, &Ok(None));
         }
         if let Some(tell) = self.tell.remove(&number) {
@@ -366,7 +365,7 @@ async fn write(
     sending: &mut mpsc::UnboundedReceiver<Asked>,
     mut leaves: oneshot::Receiver<()>,
 ) -> Result<FrameWriter, Error> {
-    // After this message the server answers on the stream, or gives the reason for a refusal.
+    // The server then answers, or gives the reason for a refusal.
     writer.write(&Ask::default()).await?;
     loop {
         tokio::select! {
@@ -436,7 +435,7 @@ async fn bring(session: &mut Session, watching: &mut Watching) -> Result<(), Err
         watching.held.set(watching.replica.bytes())?;
         if let Some(news) = news {
             let news = watching.limit.unread(news)?;
-            // If the send fails, the program has dropped its watch; then `watch` ends.
+            // After the program's drop of its watch, `watch` ends.
             let _ = watching.tell.send(Ok(news)).await;
         }
     }

@@ -13,12 +13,12 @@ use longhaul_proto::share::{
 };
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-/// For each edit its number, and the version that it made.
+/// Numbers of edits, and the versions that they made.
 type Outcomes = Vec<(u64, u64)>;
 
 /// Key → version and value.
 const VALUES: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("values");
-/// Client and number of a writer → numbers and versions of its recent edits.
+/// A writer's client and number → its recent edits' numbers and versions.
 const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition::new("writers");
 /// Client → how often outcomes of its edits were discarded.
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");

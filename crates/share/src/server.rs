@@ -38,7 +38,7 @@ struct Writing<'a> {
     client: [u8; 32],
     stream: u64,
     by: Cell<Option<By>>,
-    /// Whether the client has said goodbye and will not return.
+    /// Whether the client has said goodbye for good.
     is_last: Cell<bool>,
 }
 
@@ -59,12 +59,12 @@ impl Shared {
     /// [`Kind::LocalFile`]: the file cannot be read or written, or another process has it open.
     pub fn open(path: &Path) -> Result<Rc<Shared>, Error> {
         let store = Store::open(path, Limits::default())?;
-        // 0 is reserved: in a request it means a client without data.
+        // In a request, 0 means a client without data.
         let run = random_u64().max(1);
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
 
-    /// Returns the current size of the tree; `None` if the tree's thread has ended.
+    /// Returns the size of the tree; `None` without its thread.
     pub fn size(&self) -> impl Future<Output = Option<Size>> + use<> {
         let size = self.store.ask(Command::Count);
         async { size.await.ok() }
@@ -157,8 +157,7 @@ impl Shared {
                     let turn = turns.clone().acquire_owned().await;
                     let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // The send fails only if writing answers has failed. The writer reports that
-                    // error.
+                    // The send fails only with the writer, which reports its error.
                     let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;
@@ -167,7 +166,7 @@ impl Shared {
             Ok(())
         };
         let takes = async {
-            // After either outcome, the requests that were already read are still answered.
+            // After either outcome, requests that were read are still answered.
             Ok::<_, Error>(tokio::select! {
                 taken = takes(&writing) => taken,
                 why = anew => Err(why),
@@ -183,7 +182,7 @@ impl Shared {
         taken
     }
 
-    /// Passes a call to the tree. Calls stay in order; the answer comes later.
+    /// Passes a call to the tree, in order; the answer comes later.
     fn begin(
         &self,
         asked: Asked,

@@ -26,7 +26,7 @@ pub(crate) type Made = Result<(u64, u64), Failed>;
 #[derive(Clone, Debug)]
 pub(crate) enum Failed {
     Refused(Refusal),
-    /// Too many programs of this client use the tree.
+    /// Too many programs of this client.
     Crowd,
     /// The file could not store the edit.
     Disk(String),
@@ -66,15 +66,15 @@ pub(crate) enum Command {
     Ended(By, bool),
 }
 
-/// Sends commands to the thread. The thread ends when the last clone is dropped.
+/// Sends commands to the thread, which ends with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     orders: mpsc::UnboundedSender<Command>,
-    /// Notifies that a commit has failed; the thread then reads the tree from the file again.
+    /// Notifies that a commit has failed; the tree is then read again.
     anew: watch::Receiver<()>,
 }
 
-/// How to open the file, also after a failed commit.
+/// Opens the file, also after a failed commit.
 pub(crate) type Open = Box<dyn FnMut() -> Result<(Disk, Calls), Trouble> + Send>;
 
 impl Store {
@@ -102,7 +102,7 @@ impl Store {
     }
 
     pub(crate) fn order(&self, command: Command) {
-        // The send cannot fail, because the thread outlives every handle.
+        // The thread outlives every handle.
         let _ = self.orders.send(command);
     }
 
@@ -115,7 +115,7 @@ impl Store {
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
-    /// Completes when a commit has failed; the thread then reads the tree from the file again.
+    /// Completes when a commit has failed.
     pub(crate) fn anew(&self) -> impl Future<Output = Error> + use<> {
         let mut anew = self.anew.clone();
         anew.mark_unchanged();
@@ -128,7 +128,7 @@ impl Store {
 
 struct Keeper {
     open: Open,
-    /// `None` after a failed commit, until the file is open again.
+    /// `None` after a failed commit, until reopened.
     disk: Option<Disk>,
     calls: Calls,
     waiting: Vec<(Watcher, oneshot::Sender<(Watcher, Piece)>)>,
@@ -181,7 +181,7 @@ impl Keeper {
                 Command::Read(_, reply) => drop(reply.send(Err(closed()))),
                 Command::Next(watcher, reply) => self.waiting.push((watcher, reply)),
                 Command::Count(reply) => drop(reply.send(self.size())),
-                // A tree that is read again has no streams, so there is nothing to end.
+                // A tree that is read again has no streams.
                 Command::Ended(..) => {}
             }
         }
@@ -196,8 +196,7 @@ impl Keeper {
         let Batch { changes, answers, begun, reads } = taken;
         let failed = self.commit(&changes).err();
         if self.disk.is_none() {
-            // Values and answers from before the failure may be wrong, so drop them. The clients
-            // reconnect.
+            // Values from before the failure may be wrong. The clients reconnect.
             return;
         }
         let revision = self.calls.tree().revision();
@@ -273,8 +272,7 @@ impl Keeper {
         }
         let rows = self.calls.take_rows();
         let Err(error) = disk.commit(changes, &rows) else { return Ok(()) };
-        // The file must be closed before it is opened again. If opening fails, the next command
-        // retries.
+        // Close the file before it is opened again. The next command retries a failed opening.
         self.disk = None;
         let _ = self.ready();
         Err(error.to_string())

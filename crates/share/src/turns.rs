@@ -15,7 +15,7 @@ const TURNS: usize = 256;
 pub(crate) struct Turns(RefCell<HashMap<[u8; 32], Weak<Semaphore>>>);
 
 impl Turns {
-    /// Returns the semaphore of `client`, which all its streams share. A permit is one call.
+    /// Returns the semaphore of `client`'s streams. A permit is one call.
     pub(crate) fn of(&self, client: [u8; 32]) -> Arc<Semaphore> {
         let mut all = self.0.borrow_mut();
         all.retain(|_, turns| turns.strong_count() > 0);

@@ -24,7 +24,7 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
-/// An unread update of a watch. It counts against the client's limit until the program takes it.
+/// An unread update of a watch, counted until the program takes it.
 #[derive(Debug)]
 pub struct Unread {
     update: Update,
@@ -51,7 +51,7 @@ impl Limit {
 }
 
 impl Held {
-    /// Changes the reservation to `bytes`; an error leaves it unchanged.
+    /// Changes the reservation; an error leaves it unchanged.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Error> {
         let Limit { held, most } = &self.limit;
         if bytes > self.bytes {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn all_watches_of_a_client_share_one_limit_and_reading_frees_it() {
-        // An entry takes 97 bytes in addition to its value: 96, and 1 for its key.
+        // An entry takes 97 bytes beside its value.
         let limit = Limit { held: Arc::default(), most: 1000 };
         let mut snapshot = limit.hold();
         snapshot.set(400).unwrap();

@@ -41,7 +41,7 @@ impl Announcer {
         self.due = now + INTERVAL;
         let mut out = [0; CONTENT + SEALED_OVERHEAD];
         if let Ok(len) = self.sealer.seal(Kind::Control, 0, &epoch.to_be_bytes(), &mut out) {
-            // A failed send has the effect of a loss on the path.
+            // A failed send is like a loss on the path.
             let _ = self.socket.send(self.server, &out[..len]);
         }
     }

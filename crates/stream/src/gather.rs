@@ -22,28 +22,28 @@ use crate::announcer::Announcer;
 use crate::messages::Again;
 use crate::terms::{Phase, Terms, keys};
 
-/// Maximum bytes of originals of incomplete frames; their repairs may take the same amount again.
+/// Maximum bytes of originals of incomplete frames, and of their repairs.
 const MEMORY: usize = 64 << 20;
 
-/// A frame, or a payload of several frames, whose symbols are being gathered or are complete.
+/// A frame or payload, with its symbols so far.
 pub(crate) struct Frame {
     pub(crate) number: u32,
     pub(crate) length: usize,
     pub(crate) shape: Shape,
-    /// The originals at their offsets; missing originals are zeros.
+    /// The originals at their offsets; missing ones are zeros.
     pub(crate) originals: Vec<u8>,
     /// Whether each original has been received.
     pub(crate) here: Vec<bool>,
     /// The numbers of the received repairs.
     pub(crate) numbers: Vec<u16>,
-    /// The bytes of the received repairs, in the order of `numbers`.
+    /// The received repairs, in the order of `numbers`.
     pub(crate) repairs: Vec<u8>,
     /// When the frame was complete and next in order.
     pub(crate) at: Time,
     /// The delay from the sender until `at`.
     pub(crate) took: Span,
     pub(crate) deadline: Span,
-    /// Maximum number of frames in a payload; 1 if the sender sends each frame separately.
+    /// Maximum number of frames in a payload; 1 without payloads.
     pub(crate) group: u32,
 }
 
@@ -86,7 +86,7 @@ impl Frame {
 
 pub(crate) enum Gathered {
     Whole(Frame),
-    /// Missing frames: the first, the last, and how many arrived while the reader was too slow.
+    /// Missing frames: the first, the last, and the arrived ones (the reader was too slow).
     Gap(u32, u32, u32),
     Begun(Terms),
     Ended,
@@ -96,10 +96,10 @@ struct Run {
     number: u64,
     terms: Terms,
     core: Core,
-    /// One-way delay from the sender to this end: half the sum of both hops' round-trip times.
+    /// One-way delay: half the sum of both hops' round-trip times.
     path: Span,
     frames: BTreeMap<u32, Frame>,
-    /// After the stream's end: when to expect no more frames, and the total number of frames.
+    /// After the stream's end: when nothing more is expected, and the number of frames.
     ends: Option<(Time, u32)>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Gathering {
     run: Option<Run>,
     meter: Meter,
     out: SyncSender<Gathered>,
-    /// Missing frames still to be reported to the thread: as in `Gap`.
+    /// Missing frames still to be reported, as in `Gap`.
     owed: Option<(u32, u32, u32)>,
     begun: bool,
     ended: bool,
@@ -147,7 +147,7 @@ impl Gathering {
         self.overdue + self.run.as_ref().map_or(0, |run| run.core.overdue())
     }
 
-    /// Returns the losses between server and receiver, and the spread and jitter of the whole path.
+    /// Returns losses after the server, and the whole path's spread and jitter.
     pub(crate) fn seen(&self) -> (Losses, Span, Span) {
         (self.meter.losses(), self.meter.spread(), self.meter.jitter())
     }
@@ -156,14 +156,14 @@ impl Gathering {
         self.over
     }
 
-    /// Handles the server's report on the stream; `own` is the round-trip time to the server.
+    /// Handles the server's report; `own` is the round-trip time to it.
     fn on_phase(&mut self, now: Time, phase: &Phase, own: Span) {
         match *phase {
             Phase::Idle => {}
             Phase::Ended(frames) => {
                 let beyond = self.run.as_ref().map_or(Span::ZERO, |run| run.terms.deadline);
                 match &mut self.run {
-                    // The server repeats its report; the first report sets the end.
+                    // The server repeats its report.
                     Some(run) => drop(run.ends.get_or_insert((now + beyond, frames))),
                     None => self.ended = true,
                 }
@@ -208,7 +208,7 @@ impl Gathering {
         }
     }
 
-    /// Sends the restoring thread all frames and reports that are due.
+    /// Sends the restoring thread all that is due.
     fn deliver(&mut self) {
         let now = clock::now();
         self.settle();
@@ -222,7 +222,7 @@ impl Gathering {
                 some => some,
             };
             let Some(delivery) = delivery else {
-                // No frame is outstanding: do not wait for the last deadline.
+                // Do not wait for the last deadline without outstanding frames.
                 self.ended |= run.ends.is_some_and(|(_, frames)| run.core.next() >= frames);
                 break;
             };
@@ -248,7 +248,7 @@ impl Gathering {
         while let Some(Request { frame, ranges }) = run.core.poll_request(now) {
             let (first, last) =
                 ranges.into_iter().map(|(a, b)| (u32::from(a), u32::from(b))).unzip();
-            // If the queue is full, the core repeats the request after a round trip.
+            // If the queue is full, the core asks again.
             let _ = requests.try_send(Again { frame, first, last, receiver: 0 });
         }
     }
@@ -271,7 +271,7 @@ impl Gathering {
         self.owed = Some((before.0, last, before.1.saturating_add(unread)));
     }
 
-    /// Sends the reports for which the restoring thread had no room.
+    /// Sends the reports that had no room.
     fn settle(&mut self) {
         while !self.over {
             let input = match (self.begun, self.owed, self.ended) {
@@ -338,7 +338,7 @@ impl FlowSink for Gather {
             {
                 let keys = keys(&self.exporter, self.suite, epoch, self.flow);
                 self.data = Some((epoch, keys.receiving_end().data));
-                // The next control datagram tells the server that this end has the new keys.
+                // It tells the server that this end has the new keys.
                 self.announcer.hasten();
                 gathering.meter = Meter::new(Span::from_secs(1));
             }

@@ -21,7 +21,7 @@ use crate::terms::Terms;
 #[derive(Debug)]
 pub(crate) struct Came {
     datagrams: AtomicU64,
-    /// The number of the newest frame with a received datagram, plus one.
+    /// The newest frame with a received datagram, plus one.
     next: AtomicU32,
     path: Mutex<(Losses, Rate)>,
 }
@@ -45,7 +45,7 @@ impl Came {
         self.path().0
     }
 
-    /// Returns the highest rate at which a whole frame arrived recently; zero if unknown.
+    /// Returns the highest recent rate of a whole frame; zero if unknown.
     pub(crate) fn carried(&self) -> Rate {
         self.path().1
     }
@@ -65,11 +65,11 @@ pub(crate) struct Ingress {
     spare: Receiver<Buffer>,
     relay: Sender<Work>,
     filling: Option<Buffer>,
-    /// When to check again whether the relay has returned a buffer.
+    /// When to look for a free buffer again.
     again: Option<Time>,
 }
 
-/// Interval of checks for a free buffer, while a buffer is partly filled.
+/// Interval of looks for a free buffer.
 const LOOK: Span = Span::from_millis(1);
 
 impl Ingress {
@@ -85,7 +85,7 @@ impl Ingress {
         Ingress { data, terms, meter, arrivals, came, spare, relay, filling, again }
     }
 
-    /// Opens a datagram into a buffer. A datagram without room counts as lost.
+    /// Opens a datagram into a buffer; without room it is lost.
     fn take(&mut self, now: Time, datagram: &Datagram<'_>) {
         if self.filling.as_ref().is_some_and(|buffer| buffer.room() < datagram.bytes.len()) {
             self.forward();
@@ -112,7 +112,7 @@ impl Ingress {
 
     fn forward(&mut self) {
         if let Some(buffer) = self.filling.take() {
-            // The send cannot fail, because the relay thread ends only after this flow.
+            // The relay thread ends only after this flow.
             let _ = self.relay.send(Work::Forward(buffer));
         }
     }

@@ -7,17 +7,17 @@ use crate::terms::Terms;
 /// An item of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A sender starts the stream, or replaces the previous sender.
+    /// A sender starts the stream, or replaces another.
     Begun(Terms),
     /// A frame.
     Frame(Received),
-    /// Frames that are lost, too late, or dropped because the reader was too slow.
+    /// Frames that are lost, too late, or too fast for the reader.
     Missed {
         /// Number of the first frame.
         first: u32,
         /// Number of the last frame.
         last: u32,
-        /// How many of these frames arrived, but were dropped because the reader was too slow.
+        /// How many of them arrived, but were dropped for a slow reader.
         unread: u32,
     },
     /// The sender has ended the stream.

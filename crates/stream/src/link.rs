@@ -21,19 +21,18 @@ pub struct Link {
     pub contact: SocketAddr,
     /// A random id for the data flow.
     pub flow: FlowId,
-    /// The largest UDP payload known to pass, if any.
+    /// The largest UDP payload known to pass.
     pub datagram: Option<u16>,
 }
 
 impl Link {
-    /// Returns the cipher for data: AES-128-GCM if both ends have it in hardware, otherwise
-    /// ChaCha20-Poly1305.
+    /// Returns the cipher for data: AES-128-GCM if both ends have it in hardware.
     pub(crate) fn suite(&self) -> Suite {
         Suite::choose(Cipher::Auto, self.session.both_fast_aes)
     }
 }
 
-/// The lowest round-trip time of a session; zero while none is known.
+/// A session's lowest round-trip time; zero while unknown.
 #[derive(Debug)]
 pub(crate) struct LeastRtt {
     watch: RttWatch,

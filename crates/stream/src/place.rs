@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// A receiver that is silent for this long gets no datagrams.
 const SILENCE: Span = Span::from_secs(4);
-/// Bytes of a control datagram's content: the epoch (serial number) of the receiver's data keys.
+/// Bytes of a control datagram's content: the epoch of the receiver's data keys.
 pub(crate) const CONTENT: usize = 8;
 
 #[derive(Debug, Default)]
@@ -32,12 +32,12 @@ impl Place {
         self.last_received().is_some()
     }
 
-    /// Returns the epoch (serial number) of the receiver's data keys; 0 while it has none.
+    /// Returns the epoch of the receiver's data keys; 0 without keys.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Completes when the first control datagram has arrived, or the receiver has other data keys.
+    /// Completes at the first control datagram, and at other data keys.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -58,7 +58,7 @@ impl Place {
 
 pub(crate) struct Listener {
     pub(crate) said: Opener,
-    /// The address that the session has validated; datagrams go nowhere else.
+    /// The session's validated address; datagrams go nowhere else.
     pub(crate) peer: IpAddr,
     pub(crate) place: Arc<Place>,
 }

@@ -1,4 +1,4 @@
-//! A receiver of a stream: delivers frames, and keeps the connection to the server.
+//! A receiver of a stream: delivers frames, and keeps the connection.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use crate::terms::{Phase, keys, micros, phase, written};
 
 /// Interval of reports to the server.
 const REPORT: Duration = Duration::from_secs(1);
-/// Maximum number of requests for lost symbols that wait for the connection.
+/// Limit on requests for lost symbols that wait for the connection.
 const REQUESTS: usize = 64;
 /// A stream fails if the server has forwarded frames for this long and none has arrived.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
@@ -39,21 +39,21 @@ pub struct Status {
     pub on_time: u64,
     /// Frames delivered after their deadline.
     pub late: u64,
-    /// Frames that were never delivered, because they were not complete within their deadline.
+    /// Frames that were not complete within their deadline.
     pub missed: u64,
-    /// Missed frames whose datagrams arrived too late. The other missed frames lack datagrams.
+    /// Missed frames whose datagrams arrived too late.
     pub overdue: u64,
-    /// Frames that arrived but were dropped, because the reader was too slow.
+    /// Frames dropped because the reader was too slow.
     pub unread: u64,
-    /// Frames that the server did not forward completely, because this end was silent.
+    /// Frames not completely forwarded, because this end was silent.
     pub withheld: u64,
     /// Datagrams that were lost and restored.
     pub restored: u64,
     /// Datagrams that arrived.
     pub datagrams: u64,
-    /// The current estimate of losses between server and receiver.
+    /// The estimated losses between server and receiver.
     pub losses: Losses,
-    /// Spread of recent delays: how much longer datagrams took than the fastest datagram.
+    /// Spread of recent delays above the fastest datagram's.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,
@@ -61,12 +61,12 @@ pub struct Status {
     pub delays: Delays,
 }
 
-/// The state of a receiver, shared by its connection and the program.
+/// A receiver's state, for its connection and the program.
 #[derive(Clone)]
 pub struct Board {
     shared: Shared,
     tally: Arc<Mutex<Tally>>,
-    /// Whether the server has answered on the current connection, and the withheld frames.
+    /// Whether the server has answered, and the withheld frames.
     line: Arc<watch::Sender<(bool, u64)>>,
 }
 
@@ -121,7 +121,7 @@ impl Board {
 pub struct Control {
     name: Key,
     board: Board,
-    /// Frames that the server did not forward completely on earlier connections.
+    /// Frames withheld on earlier connections.
     withheld: u64,
 }
 
@@ -195,7 +195,7 @@ impl Control {
         let (name, cipher) = (self.name.as_str().to_owned(), suite.name().to_owned());
         let receive = Receive { name, flow: flow.0, cipher };
         writer.write(&Ask { asked: Some(Asked::Receive(receive)) }).await?;
-        // The request precedes the flow's control datagrams, because it creates the server's flow.
+        // The request precedes the flow's control datagrams: it creates the server's flow.
         port.register(flow, Box::new(gather))
             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
         let silent = silence(rtt.clone());
@@ -209,7 +209,7 @@ impl Control {
             error = silent => return Err(error),
             () = ends => {}
         }
-        // Nothing more is expected, so a goodbye that fails is no error.
+        // A failed goodbye is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Control {
 struct Passing(Option<(Instant, u32, u64)>);
 
 impl Passing {
-    /// Fails if the server has forwarded frames for some seconds, and no datagram has ever arrived.
+    /// Fails if frames were forwarded for some seconds, and none has arrived.
     fn look(&mut self, phase: &Phase, datagrams: u64) -> Result<(), Error> {
         let Phase::Live { frame, .. } = *phase else {
             self.0 = None;

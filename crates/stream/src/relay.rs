@@ -13,7 +13,7 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::Place;
 
-/// Number of buffers of one stream. So at most 4 MiB wait for the relay.
+/// Buffers of one stream: at most 4 MiB wait for the relay.
 const BUFFERS: usize = 64;
 /// Size of a buffer in bytes.
 const SIZE: usize = 64 << 10;
@@ -22,7 +22,7 @@ const SIZE: usize = 64 << 10;
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,
-    /// For each datagram: the `block` field of its header, and the end of its payload in `bytes`.
+    /// For each datagram: its `block`, and its payload's end in `bytes`.
     datagrams: Vec<(u64, usize)>,
 }
 
@@ -47,7 +47,7 @@ impl Buffer {
         &mut self.bytes[self.filled..]
     }
 
-    /// Keeps the first `len` bytes of the free space as a payload.
+    /// Keeps the first `len` free bytes as a payload.
     pub(crate) fn keep(&mut self, block: u64, len: usize) {
         self.filled += len;
         self.datagrams.push((block, self.filled));
@@ -71,12 +71,12 @@ impl Buffer {
 pub(crate) struct Outlet {
     pub(crate) place: Arc<Place>,
     pub(crate) data: Sealer,
-    /// The last frame that was counted as withheld, which means not forwarded completely.
+    /// The last withheld (not completely forwarded) frame.
     pub(crate) withheld: Option<u64>,
 }
 
 impl Outlet {
-    /// Counts the frame of a datagram that is not forwarded, once.
+    /// Counts a datagram's frame as withheld, once.
     fn withhold(&mut self, block: u64) {
         let frame = Some(block >> 16);
         if self.withheld != frame {
@@ -88,7 +88,7 @@ impl Outlet {
 
 pub(crate) enum Work {
     Forward(Buffer),
-    /// Adds a receiver by its number, or replaces an earlier receiver with the same number.
+    /// Adds a receiver by its number, or replaces it.
     Add(u64, Outlet),
     Remove(u64),
 }
@@ -160,7 +160,7 @@ fn forward(
     }
 }
 
-/// Sends the batch. Returns whether all of it left this host.
+/// Sends the batch. Returns whether all of it left.
 fn sent(socket: &Socket, batch: &mut Batch, path: Path) -> bool {
     matches!(batch.send(socket, path), Ok(SendOutcome::Sent))
 }

@@ -44,7 +44,7 @@ pub(crate) fn start(
     Ok((gathered_end, reader))
 }
 
-/// Splits a payload into at most `group` frames; `None` if the payload is invalid.
+/// Splits a payload into at most `group` frames, if it is valid.
 fn split(mut payload: &[u8], group: u32) -> Option<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     while let Some((length, rest)) = payload.split_first_chunk::<LENGTH>() {
@@ -86,7 +86,7 @@ impl Restore {
         }
     }
 
-    /// Converts the numbers of missing payloads to numbers of frames, and counts these frames.
+    /// Converts numbers of missing payloads to frames, and counts them.
     fn gap(&mut self, first: u32, last: u32, unread: u32) -> Item {
         let (first, unread) = (first.saturating_mul(self.group), unread.saturating_mul(self.group));
         let last = last.saturating_mul(self.group).saturating_add(self.group - 1);
@@ -103,7 +103,7 @@ impl Restore {
             _ => split(&frame.originals, frame.group),
         };
         let (Some(restored), Some(frames)) = (restored, frames) else {
-            // The symbols contradict each other, or the payload is invalid: the sender is faulty.
+            // The sender is faulty.
             return vec![self.gap(frame.number, frame.number, 0)];
         };
         let Frame { number, at, took, deadline, group, .. } = frame;
@@ -115,7 +115,7 @@ impl Restore {
         let first = number.saturating_mul(group);
         let item = |(number, bytes): (u32, Vec<u8>)| {
             tally.delays.add(delay);
-            // `restored` counts the datagrams of the whole payload; its first frame reports them.
+            // The payload's first frame reports its restored datagrams.
             let restored = if number == 0 { restored } else { 0 };
             let number = first.saturating_add(number);
             Item::Frame(Received { number, bytes, delay, is_late, restored })
@@ -123,7 +123,7 @@ impl Restore {
         (0..).zip(frames).map(item).collect()
     }
 
-    /// Restores the missing originals; returns their number, or `None` if that fails.
+    /// Restores the missing originals, if possible; returns their number.
     fn restore(&mut self, frame: &mut Frame) -> Option<u16> {
         let missing = frame.here.iter().filter(|here| !**here).count() as u16;
         if missing == 0 {

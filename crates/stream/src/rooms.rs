@@ -26,12 +26,12 @@ use crate::terms::{Seen, Terms, keys, micros, written};
 const RECEIVERS: usize = 256;
 /// Maximum receivers of all streams of a server.
 const ALL_RECEIVERS: usize = 1_024;
-/// Maximum streams that are sent at the same time.
+/// Maximum number of streams at the same time.
 const SENDERS: usize = 64;
 
-/// Maximum number of requests that a receiver may make for symbols of one frame.
+/// Maximum number of a receiver's requests for one frame.
 const REQUESTS: u8 = 16;
-/// Number of recent frames whose symbols a receiver may request.
+/// How many recent frames a receiver may ask for.
 const RECENT: u32 = 256;
 
 pub(crate) struct Live {
@@ -42,7 +42,7 @@ pub(crate) struct Live {
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
     pub(crate) requests: mpsc::Sender<Again>,
-    /// Ends this sender's stream when a newer sender replaces this sender.
+    /// Ends this sender's stream for a newer sender.
     pub(crate) replaced: oneshot::Sender<()>,
 }
 
@@ -53,11 +53,10 @@ pub(crate) struct Member {
     pub(crate) flow: FlowId,
     pub(crate) rtt: LeastRtt,
     pub(crate) seen: Option<Seen>,
-    /// The serial number of this receiver's current data keys.
     epoch: u64,
-    /// The number of frames, if the stream ended while this receiver was in the room.
+    /// The number of frames, if the stream ended in the receiver's presence.
     ended: Option<u32>,
-    /// How often this receiver requested symbols of each recent frame.
+    /// Requests for each recent frame.
     requests: BTreeMap<u32, u8>,
 }
 
@@ -84,14 +83,14 @@ impl Member {
         self.epoch > 0 && self.place.epoch() == self.epoch
     }
 
-    /// Makes the relay forward the stream of `live` to this member, under new keys.
+    /// Makes the relay forward `live` to this member, under new keys.
     fn attach(&mut self, number: u64, live: &Live) {
         self.epoch += 1;
         self.ended = None;
         self.requests.clear();
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
-        // The send cannot fail, because the relay's thread does not end before the stream's sender.
+        // The relay's thread ends after the stream's sender.
         let _ = live.relay.send(Work::Add(number, Outlet { place, data, withheld: None }));
     }
 }
@@ -104,9 +103,9 @@ pub struct Listed {
     pub name: String,
     /// The id of the stream's sender, if there is one.
     pub sender: Option<PeerId>,
-    /// Number of the stream's receivers, including those that wait for a sender.
+    /// Number of receivers, also of those that wait for a sender.
     pub receivers: u64,
-    /// Frames (or payloads of several frames) of the current sender so far.
+    /// Frames (or payloads) of the current sender so far.
     pub frames: u64,
     /// Datagrams that arrived from the current sender.
     pub datagrams: u64,
@@ -141,7 +140,7 @@ impl Rooms {
         self.numbers.get()
     }
 
-    /// Starts a stream. Replaces the current sender if both senders have the same id.
+    /// Starts a stream; replaces the sender if it has the same id.
     pub(crate) fn begin(
         &self,
         name: &Key,
@@ -192,7 +191,7 @@ impl Rooms {
         }
     }
 
-    /// Adds a receiver to a stream, which may start later.
+    /// Adds a receiver to a stream, also before its start.
     pub(crate) fn join(
         &self,
         name: &Key,
@@ -226,7 +225,7 @@ impl Rooms {
         }
     }
 
-    /// Notifies a room that a receiver sent its first control datagram, or has new data keys.
+    /// Notifies a room of a receiver's first control datagram, or new keys.
     pub(crate) fn notify(&self, name: &Key) {
         if let Some(room) = self.rooms.borrow().get(name) {
             room.changed.send_replace(());

@@ -1,4 +1,4 @@
-//! A sender of a stream: takes frames from the program, and keeps the connection to the server.
+//! A sender of a stream: takes frames, and keeps the connection.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 const PACKET: u16 = 1500;
 /// A stream fails if no datagram reaches the server within this time after the first one.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
-/// The sender adapts to the path when a measurement changes by more than this fraction.
+/// The change of a measurement to which the sender adapts.
 const CHANGE: f64 = 0.1;
 
 /// The request of a sender.
@@ -38,32 +38,31 @@ pub struct Wish {
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// The maximum time from when the sender takes a frame until its delivery.
+    /// Maximum time from the sender to the delivery.
     pub deadline: Span,
     /// What to do with frames that are offered too fast.
     pub overflow: Overflow,
-    /// Number of receivers to wait for before the first frame is taken.
+    /// Number of receivers to wait for at the start.
     pub receivers: u32,
     /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, at
     /// most as on Ethernet.
     pub datagram: Option<u16>,
-    /// How to meet the deadline; `None` chooses repair or code from the measured path.
+    /// How to meet the deadline; `None` chooses by the measured path.
     pub way: Option<Way>,
 }
 
 /// The state of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Status {
-    /// Whether the server has accepted the stream, and the requested number of receivers was
-    /// reached.
+    /// Whether the server has accepted the stream, with enough receivers.
     pub begun: bool,
     /// Whether the connection is up.
     pub connected: bool,
-    /// The measurements of the path, once the server has sent them.
+    /// The measurements of the path, once known.
     pub course: Option<Course>,
     /// The rate and the code of the stream.
     pub plan: Option<Plan>,
-    /// The maximum number of repairs of a frame so far.
+    /// Most repairs of a frame so far.
     pub most_repairs: u16,
     /// Frames taken from the source.
     pub frames: u64,
@@ -75,7 +74,7 @@ pub struct Status {
     pub datagrams: u64,
     /// UDP payload of the sent datagrams, in bytes.
     pub bytes: u64,
-    /// Datagrams that were sent again at the request of a receiver.
+    /// Datagrams that receivers have requested again.
     pub resent: u64,
 }
 
@@ -135,14 +134,14 @@ pub struct Control {
     room: Arc<Semaphore>,
     counts: Arc<Mutex<Counts>>,
     status: watch::Sender<Status>,
-    /// The losses, jitter, round-trip time and receivers to which the sender has adapted.
+    /// The followed losses, jitter, round-trip time and receivers.
     followed: Option<(Losses, Span, Span, u32)>,
     ceiling: Ceiling,
-    /// The time of the first check at which datagrams had been sent but none had arrived.
+    /// The first check with sent datagrams of which none had arrived.
     no_datagrams_since: Option<Instant>,
 }
 
-/// Returns the UDP payload that fits every Ethernet path, or `passes` if that is less.
+/// Returns the UDP payload that fits every Ethernet path, at most `passes`.
 pub(crate) fn ethernet(passes: Option<u16>) -> u16 {
     let ethernet = PACKET - packet_overhead(std::net::Ipv6Addr::LOCALHOST.into());
     passes.unwrap_or(ethernet).min(ethernet)
@@ -233,7 +232,7 @@ impl Control {
         link: Link,
         finished: &mut (impl Future<Output = u32> + Unpin),
     ) -> Result<(), Error> {
-        // Datagrams that were sent over an earlier link say nothing about this link.
+        // Datagrams of an earlier link say nothing about this one.
         self.no_datagrams_since = None;
         let suite = link.suite();
         let Link { mut session, port, contact, flow, .. } = link;
@@ -330,7 +329,7 @@ impl Control {
         let of = |rtt, jitter| {
             let path = Path { rtt, jitter, losses, symbol };
             let plan = plan(&needs, &path, OVERHEAD, way)?;
-            // The shown comparison of the methods is for single frames, not payloads.
+            // The comparison is for single frames, not payloads.
             Some(if group > 1 { Plan { choice: choose(&single, &path), ..plan } } else { plan })
         };
         let possible = of(farthest, jitter).or_else(|| of(nearest, Span::ZERO));

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::terms::{OVERHEAD, Terms};
 
-/// Maximum number of frames that wait behind the frame being sent.
+/// Maximum number of frames behind the one being sent.
 const WAITING: usize = 1;
 /// Maximum number of unsent frames: the frame being sent, and those that wait behind it.
 const ROOM: usize = WAITING + 1;
@@ -30,16 +30,16 @@ pub(crate) fn room(terms: &Terms) -> usize {
 }
 
 pub(crate) enum Order {
-    /// A frame; the permit is released when there is room for another frame.
+    /// A frame; its permit is released when there is room for another.
     Frame(Vec<u8>, OwnedSemaphorePermit),
-    /// Sets where datagrams go; `None` while the connection is lost.
+    /// Where datagrams go; `None` without a connection.
     Link(Option<Outgoing>),
     /// The measurements of the path, and the number of receivers. `keeps`: frames have no repairs,
     /// so they are kept for requests.
     Follow { path: Span, losses: Losses, rate: Rate, keeps: bool, receivers: u32 },
     /// A receiver, by its number, lacks symbols.
     Again(Request, u32),
-    /// No more frames follow: send the waiting frames, then answer with the number of frames.
+    /// No more frames follow: send the rest, then answer with their number.
     Finish(oneshot::Sender<u32>),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Counts {
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
     pub(crate) resent: u64,
-    /// Whether this host refused to send a datagram, because it was too large.
+    /// Whether a datagram was too large for this host.
     pub(crate) too_large: bool,
 }
 
@@ -66,8 +66,7 @@ pub(crate) fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. The thread ends after [`Order::Finish`], or when the returned channel end is
-/// dropped.
+/// Starts the thread, which ends after [`Order::Finish`] or the drop of the returned channel end.
 pub(crate) fn start(
     terms: Terms,
     overflow: Overflow,
@@ -166,7 +165,7 @@ impl Sending {
             Order::Frame(bytes, permit) => self.take(bytes, permit),
             Order::Link(link) => {
                 if link.is_none() {
-                    // The waiting frames would be too old after a reconnection.
+                    // They would be too old after a reconnection.
                     self.core.give_up();
                 }
                 self.link = link;
@@ -236,7 +235,7 @@ impl Sending {
     /// Drops the bytes of frames that the core has dropped, and the permits of sent frames.
     fn forget(&mut self) {
         while self.frames.pop_front_if(|(number, ..)| !self.core.holds(*number)).is_some() {}
-        // Only the newest frames can still be unsent, or be dropped out of order.
+        // Only the newest frames can be unsent, or be dropped out of order.
         for place in (self.frames.len().saturating_sub(ROOM + 1)..self.frames.len()).rev() {
             let (number, _, permit) = &mut self.frames[place];
             if !self.core.holds(*number) {
@@ -256,8 +255,7 @@ impl Sending {
             if let Some(len) = self.write(&head, shape) {
                 let Some(link) = &mut self.link else { return };
                 let payload = &self.payload[..len];
-                // `push` fails after 2⁴⁰ datagrams, when the keys are used up. Then nothing more is
-                // sent.
+                // `push` fails after 2⁴⁰ datagrams, when the keys are used up.
                 let _ = self.batch.push(&mut link.data, Kind::Data, head.block(), payload);
             }
             if self.batch.room() == 0 {
@@ -269,7 +267,7 @@ impl Sending {
         }
     }
 
-    /// Writes the payload of one datagram; returns its length, if the frame still exists.
+    /// Writes one datagram's payload, if its frame still exists; returns the length.
     fn write(&mut self, head: &Head, shape: Shape) -> Option<usize> {
         let place = self.frames.binary_search_by_key(&head.frame, |(number, ..)| *number).ok()?;
         let bytes = &self.frames[place].1;
@@ -301,7 +299,7 @@ impl Sending {
         let mut counts = lock(&self.counts);
         counts.datagrams += datagrams;
         counts.bytes += bytes;
-        // Any other failed send has the effect of a loss on the path.
+        // Any other failure is like a loss on the path.
         counts.too_large |= matches!(sent, Err(SendError::TooLarge));
     }
 }

@@ -23,11 +23,11 @@ use crate::terms::{self, keys};
 
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
-/// Maximum number of requests for lost symbols (parts of a frame) that wait for a sender.
+/// Limit on requests for lost symbols that wait for a sender.
 const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
 const REPORT: Duration = Duration::from_millis(500);
-/// Maximum time that the server forwards datagrams after a sender has ended its stream.
+/// How long the server still forwards after a sender's end.
 const LAST: Span = Span::from_secs(2);
 
 /// The streams of a server.
@@ -36,7 +36,7 @@ pub struct Streams {
     port: PortHandle,
 }
 
-/// A flow registered at the port; its drop unregisters the flow.
+/// A flow at the port, until its drop.
 pub(crate) struct Flow<'a>(pub(crate) &'a PortHandle, pub(crate) FlowId);
 
 impl Drop for Flow<'_> {
@@ -64,7 +64,7 @@ impl Streams {
         Rc::new(Streams { rooms: Rooms::default(), port })
     }
 
-    /// Returns the streams that have a sender or a receiver, sorted by name.
+    /// Returns the current streams, sorted by name.
     pub fn list(&self) -> Vec<Listed> {
         self.rooms.list()
     }
@@ -166,7 +166,7 @@ impl Streams {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // The room lives as long as its sender, so this cannot fail.
+                // The room lives as long as its sender.
                 _ = changed.changed() => {}
                 Some(again) = requested.recv() => {
                     send(writer, Told::Again(again)).await?;
@@ -211,12 +211,12 @@ impl Streams {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // `notify` notifies the room, and with it the sender and this receiver.
+                // `notify` wakes the room's sender, and this receiver.
                 () = known.changed() => {
                     self.rooms.notify(&seat.name);
                     continue;
                 }
-                // The room lives as long as its members, so this cannot fail.
+                // The room lives as long as its members.
                 _ = changed.changed() => {}
                 said = reader.read::<Ask>() => match said? {
                     None => return Ok(()),

@@ -11,7 +11,7 @@ use longhaul_session::{Error, Exporter, Kind};
 
 use crate::messages::{Again, Report, State, Way};
 
-/// Maximum bytes of a symbol, so that its datagram fits into a jumbo frame.
+/// Maximum bytes of a symbol; its datagram fits into a jumbo frame.
 const MAX_SYMBOL: u32 = 8_900;
 /// Minimum and maximum of frames a second.
 const RATES: (f64, f64) = (0.001, 10_000.0);
@@ -19,13 +19,13 @@ const RATES: (f64, f64) = (0.001, 10_000.0);
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 /// Maximum number of frames in a payload.
 const GROUP: u32 = 10_000;
-/// Bytes of the length before each frame of a payload.
+/// Bytes of the length before a payload's frames.
 pub(crate) const LENGTH: usize = 4;
-/// Maximum of any time in a message about the path.
+/// Maximum time in a message about the path.
 const LONGEST: Span = Span::from_secs(60);
 /// Maximum loss ratio that a sender adapts to: a lying receiver cannot make it send without limit.
 const LOSS: f64 = 0.1;
-/// Maximum burst length that a sender adapts to, in datagrams.
+/// Maximum burst in datagrams that a sender adapts to.
 const BURST: f64 = 64.0;
 
 const MILLION: f64 = 1e6;
@@ -37,13 +37,13 @@ fn wrong(what: String) -> Error {
 /// A sender's parameters of its stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Bytes of a symbol, which is a piece of a frame or payload in one datagram.
+    /// Bytes of a symbol: the piece of a frame in one datagram.
     pub symbol: u16,
     /// Maximum bytes of a frame.
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// The maximum time from when the sender takes a frame until its delivery.
+    /// Maximum time from the sender to the delivery.
     pub deadline: Span,
     /// Maximum number of frames in a payload. Above 1, `frame` and `per_second` describe payloads.
     pub group: u32,
@@ -180,7 +180,7 @@ pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId)
 /// The measurements of the path from a sender to its receivers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
-    /// Number of receivers that have the keys for the stream's datagrams.
+    /// Number of receivers with the keys for the datagrams.
     pub receivers: u32,
     /// The round-trip time to the nearest receiver.
     pub nearest: Span,
@@ -188,15 +188,15 @@ pub struct Course {
     pub farthest: Span,
     /// The losses to the worst receiver.
     pub losses: Losses,
-    /// Spread of delays: how much longer datagrams take than the fastest datagram.
+    /// Spread of delays above the fastest datagram's.
     pub jitter: Span,
     /// Datagrams that arrived at the server.
     pub came: u64,
     /// Frames that receivers got within their deadline.
     pub on_time: u64,
-    /// Frames that receivers did not get within their deadline.
+    /// Frames that receivers did not get in time.
     pub missed: u64,
-    /// The highest rate at which a whole frame arrived at the server recently; zero if unknown.
+    /// The highest recent rate of a whole frame to the server; zero if unknown.
     pub carried: Rate,
 }
 
@@ -231,7 +231,7 @@ pub fn course(way: &Way) -> Course {
 pub struct Seen {
     /// Losses between server and receiver.
     pub losses: Losses,
-    /// Spread of delays: how much longer datagrams took than the fastest datagram.
+    /// Spread of delays above the fastest datagram's.
     pub jitter: Span,
     /// Frames delivered within their deadline.
     pub on_time: u64,
@@ -249,7 +249,7 @@ pub fn seen(report: &Report) -> Seen {
     }
 }
 
-/// Returns losses as in messages: the ratio in millionths, the burst length in thousandths.
+/// Returns the loss ratio in millionths, and the burst length in thousandths.
 pub fn written(losses: Losses) -> (u32, u32) {
     ((losses.ratio().get() * MILLION) as u32, (losses.burst() * 1_000.0) as u32)
 }
@@ -261,7 +261,7 @@ pub(crate) fn micros(span: Span) -> u64 {
 /// The state of a stream, for a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
-    /// No client sends the stream, or the server does not know the receiver's address yet.
+    /// There is no sender, or the receiver's address is unknown.
     Idle,
     /// A client sends the stream.
     Live {

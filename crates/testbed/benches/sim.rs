@@ -14,7 +14,7 @@ use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The aims: events a second of CPU time, and CPU seconds for 10 GB at 1 Gbit/s.
+/// Aims: events a second of CPU time; CPU seconds for 10 GB at 1 Gbit/s.
 const AIM_EVENTS: f64 = 2e6;
 const AIM_SECONDS: f64 = 15.0;
 
@@ -26,7 +26,7 @@ struct Case {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `cargo bench` adds the word `--bench`. `cargo test` does not, and runs a small share.
+    // Only `cargo bench` adds the word `--bench`.
     let whole = if std::env::args().any(|word| word == "--bench") { 1.0 } else { 0.001 };
     let share = std::env::args().find_map(|word| word.parse::<f64>().ok()).unwrap_or(whole);
     let mut out = io::stdout();

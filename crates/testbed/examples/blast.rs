@@ -30,7 +30,7 @@ use longhaul_testbed::scenario::{Duplex, Topology};
 const PAYLOAD: usize = 1_472;
 /// Bytes of the IP packet with [`PAYLOAD`].
 const PACKET: u32 = 1_500;
-/// Bytes on the wire of an IP packet of [`PACKET`] bytes.
+/// Wire bytes of an IP packet of [`PACKET`] bytes.
 const WIRE: f64 = 1_538.0;
 const SEGMENTS: usize = 44;
 
@@ -83,7 +83,7 @@ struct BlastOutcome {
     sent: u64,
     received: u64,
     seconds: f64,
-    /// The delay of each packet in addition to the path's, sorted.
+    /// Each packet's delay beyond the path's, sorted.
     beyond: Vec<Span>,
     statistics: Statistics,
 }
@@ -187,7 +187,7 @@ fn blast(run: &Run) -> Result<BlastOutcome, Box<dyn Error>> {
     let (sent, got) = thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&b, clock, &done));
         let sent = send(&a, clock, run);
-        // Packets in the queue and on the line arrive within twice the RTT.
+        // All packets arrive within twice the RTT.
         thread::sleep(Duration::from_nanos((run.rtt * 2).as_nanos()) + Duration::from_millis(200));
         done.store(true, Ordering::Relaxed);
         (sent, receiver.join().expect("the receiver does not panic"))
@@ -226,7 +226,7 @@ fn now(clock: Instant) -> Time {
     Time::from_nanos(u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Sets a receive buffer of 32 MiB, or as much of it as this user may have.
+/// Sets a receive buffer of up to 32 MiB.
 fn enlarge(socket: &UdpSocket) -> io::Result<()> {
     const BYTES: i32 = 32 << 20;
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BYTES)
@@ -243,7 +243,7 @@ fn set_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Resu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends at the run's rate in wire bytes; returns the sending time of each packet.
+/// Sends at the run's rate; returns each packet's sending time.
 fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> {
     let packets = if run.gso { SEGMENTS } else { 1 };
     if run.gso {
@@ -261,7 +261,7 @@ fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> 
         }
         let due = (elapsed * per_second) as u64;
         if due <= sent {
-            // Like a paced sender: sleeps only if the wait is long enough.
+            // Like a paced sender: sleeps only for long waits.
             let wait = (sent + 1 - due) as f64 / per_second;
             if wait > 50e-6 {
                 thread::sleep(Duration::from_secs_f64(wait));

@@ -1,4 +1,4 @@
-//! Runs a test in its own process, by starting the test program again.
+//! Runs a test in its own process of the test program.
 
 use std::process::{Command, Output};
 
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_test_that_is_missing_has_not_passed() {
-        // The process that runs only this test starts no further one.
+        // That process starts no further one.
         if std::env::var_os(ALONE).is_none() {
             let run = |name| command(name).env(ALONE, "1").output().expect("it starts");
             assert_passed(&run("alone::tests::a_test_that_is_missing_has_not_passed"));

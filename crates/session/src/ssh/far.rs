@@ -58,7 +58,7 @@ pub async fn accept_over_ssh(
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
-    // A client that connects before its id has arrived through ssh has to wait.
+    // A client has to wait until its id has arrived through ssh.
     listener.hold(true);
     let offer = ContactOffer {
         id: identity.id(),
@@ -131,7 +131,7 @@ impl SshSide {
     }
 }
 
-/// Returns `None` if the client left before its first message, or sent none in time.
+/// Returns `None` if the client left or sent no first message.
 fn unless_lost<T>(carried: Result<T, Error>) -> Result<Option<T>, Error> {
     match carried {
         Err(error) if error.kind == Kind::Lost => Ok(None),
@@ -151,16 +151,16 @@ impl Under {
     }
 }
 
-/// Returns the address of this host that the client's ssh has reached, according to sshd.
+/// Returns this host's address that the client's ssh has reached, according to sshd.
 fn contacted() -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
-    // A zone of this host is meaningless at the client.
+    // A zone of this host is meaningless there.
     let address = connection.split(' ').nth(2)?.split('%').next()?;
     let address: IpAddr = address.parse().ok()?;
     Some(address.to_canonical())
 }
 
-/// Opens the first free port of a range, on all addresses; without a range, any free port.
+/// Opens a free port, in the range if given, on all addresses.
 fn in_range<T>(
     ports: Option<(u16, u16)>,
     open: impl Fn(SocketAddr) -> std::io::Result<T>,

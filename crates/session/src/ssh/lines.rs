@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use crate::id::PeerId;
 
-/// The mark of a longhaul line. Other output, such as a prompt, may precede the mark.
+/// Marks a longhaul line; a prompt may precede it.
 const MARK: &str = "longhaul-ssh/1 ";
 
 /// Maximum bytes kept of a line. A longer line counts as other output.
@@ -20,10 +20,10 @@ const MOST_NOISE: usize = 64 << 10;
 /// Bytes of other output kept for an error message.
 const SHOWN_NOISE: usize = 300;
 
-/// Maximum number of addresses that are read from an offer.
+/// Maximum number of addresses in an offer.
 const MOST_ADDRESSES: usize = 16;
 
-/// The first message of the remote side: its id and its addresses.
+/// The remote side's first message: its id and addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContactOffer {
     pub(super) id: PeerId,
@@ -46,7 +46,7 @@ impl ContactOffer {
         )
     }
 
-    /// Parses an offer; skips fields that this release does not know.
+    /// Parses an offer; skips unknown fields.
     pub(super) fn parse(line: &str) -> Option<ContactOffer> {
         let words = line.strip_prefix("offer ")?;
         let (mut id, mut port, mut data_port, mut addresses) = (None, None, None, Vec::new());
@@ -69,7 +69,7 @@ impl ContactOffer {
 /// A message of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// The client's id: the only id that the server admits.
+    /// The client's id, the only one that the server admits.
     Client(PeerId),
     /// From the next byte on, this channel carries TLS.
     Switch,
@@ -96,7 +96,7 @@ impl Word {
     }
 }
 
-/// Finds longhaul lines among others. Bytes read after a line stay in the reader.
+/// Finds longhaul lines among others; keeps the bytes after a line.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     line: Vec<u8>,
@@ -136,7 +136,7 @@ impl Lines {
         }
     }
 
-    /// Returns the last bytes of other programs' output, without control characters.
+    /// Returns the end of other programs' output, without control characters.
     pub(super) fn noise(&self) -> String {
         let text = String::from_utf8_lossy(&self.noise);
         let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -151,7 +151,7 @@ impl Lines {
     }
 }
 
-/// Returns the text after the mark. A prompt without an end of line may precede the mark.
+/// Returns the text after the mark, if any.
 fn ours(line: &[u8]) -> Option<String> {
     let mark = MARK.as_bytes();
     let at = line.windows(mark.len()).position(|window| window == mark)?;

@@ -31,13 +31,13 @@ use super::{Session, Settings};
 use crate::{Error, Kind};
 use longhaul_text::{CallOption, quoted};
 
-/// How long direct connections may take before ssh's channel is used.
+/// How long direct connections may take before ssh's channel.
 const DIRECT: Duration = Duration::from_secs(3);
 
-/// Timeout for the look-up of the destination's address, which runs while ssh starts.
+/// Timeout for the look-up of the destination's address, while ssh starts.
 const LOOK_UP: Duration = Duration::from_secs(3);
 
-/// How long to wait for the exit status of an ssh process whose output contains no offer.
+/// How long to wait for ssh's exit status after an output without an offer.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// How to reach the remote side.
@@ -47,11 +47,11 @@ pub struct SshTarget<'a> {
     pub command: &'a [String],
     /// `host` or `user@host`, as for ssh.
     pub destination: &'a str,
-    /// Path of `longhaul` on the remote side; a leading `~/` is the remote user's home folder.
+    /// Path of the remote `longhaul`; `~/` is the remote user's home.
     pub remote_path: &'a str,
     /// Ports that the remote side may open.
     pub ports: Option<(u16, u16)>,
-    /// Additional arguments of the remote command, after `serve --ssh`.
+    /// Additional arguments of the remote `serve --ssh`.
     pub arguments: &'a [String],
 }
 
@@ -103,7 +103,7 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the remote side's first line: it offers its ports, and no addresses.
+/// Returns the remote side's first line, with its ports and no addresses.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
@@ -158,7 +158,6 @@ fn remote_command(target: &SshTarget<'_>) -> String {
     command
 }
 
-/// Returns the addresses that this host finds for the destination.
 async fn look_up(target: &SshTarget<'_>) -> Vec<SocketAddr> {
     let found = async {
         let host = configured_host(target).await.unwrap_or_else(|| {
@@ -173,7 +172,7 @@ async fn look_up(target: &SshTarget<'_>) -> Vec<SocketAddr> {
     timeout(LOOK_UP, found).await.ok().flatten().unwrap_or_default()
 }
 
-/// Returns the host name according to `ssh -G`; used with OpenSSH only.
+/// Returns the host name according to `ssh -G` (OpenSSH).
 async fn configured_host(target: &SshTarget<'_>) -> Option<String> {
     let (program, words) = target.command.split_first()?;
     if std::path::Path::new(program).file_name()? != "ssh" {

@@ -12,7 +12,7 @@ fn listener(server: &Identity, client: &Client, settings: &Settings) -> Listener
     listener
 }
 
-/// Returns the error for a client without rights that sends `said`.
+/// Returns the error for a client without rights.
 async fn refused(server: &Identity, to: SocketAddr, carriers: Carriers, said: &[u8]) -> Error {
     let session = Client::pinned(carriers, server).connect(to).await.expect("it listens");
     let (mut writer, mut reader) = session.split();
@@ -27,7 +27,7 @@ fn a_client_without_rights_is_refused_for_every_request() {
         let client = Client::pinned(Carriers::Both, &server);
         let mut listener = listener(&server, &client, &settings(Carriers::Both));
         let to = listener.local_addr();
-        // Only a hello; a message; a message that is too long; a message that never ends.
+        // Only a hello; a message; too long a message; an endless message.
         for said in [&[][..], &[0, 0, 0, 1, 8], &[0x7f; 4], &[0, 0, 1, 0, 8]] {
             for carriers in [Carriers::Quic, Carriers::Tcp] {
                 let error = refused(&server, to, carriers, said).await;

@@ -1,4 +1,4 @@
-//! The carriers QUIC and TLS over TCP provide the same functions.
+//! QUIC and TLS over TCP provide the same functions.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
     run(async {
         let server = Identity::generate();
         let settings = settings(Carriers::Tcp);
-        // One connection fills the queue: the kernel drops the first packet of the next one.
+        // One connection fills the queue: the next one loses its first packet.
         let listener = tokio::net::TcpSocket::new_v4().expect("a socket");
         listener.bind(SocketAddr::new(LOOPBACKS[0], 0)).expect("loopback");
         let listener = listener.listen(0).expect("it listens");
@@ -55,7 +55,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
             let under = stream::Under { remote, local_ip: None, carrier: "tls", rtt, tcp: None };
             (stream::server(stream, under, &config, &settings).await, waited)
         };
-        // `join!` polls `near` first, so `near` connects while the queue is full.
+        // `join!` polls `near` first, so the queue is full.
         let (near, (far, waited)) = tokio::join!(near, far);
         assert!(waited >= Duration::from_millis(900), "{waited:?}");
         let rtt = near.expect("a session").rtt.expect("it is measured");
@@ -259,7 +259,7 @@ fn a_session_over_several_tcp_connections_works_like_one_over_a_single_connectio
     });
 }
 
-/// Returns a server that answers only by TCP, and its UDP socket, which nobody reads.
+/// Returns a server that answers only by TCP, and its unread UDP socket.
 fn tcp_alone(server: &Identity) -> (UdpSocket, Listener) {
     let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
     let unread = udp.try_clone().expect("a second handle");
@@ -381,7 +381,7 @@ fn a_restarted_server_ends_the_sessions_of_the_old_one_immediately() {
                     let mut listener = listener.expect("sockets that work");
                     let mut session = listener.accept().await;
                     let _: Option<u32> = session.read().await.expect("open");
-                    // A forgotten session sends no goodbye, as after kill -9.
+                    // It sends no goodbye, as after kill -9.
                     std::mem::forget((listener, session));
                 });
             }
@@ -425,7 +425,7 @@ fn data_written_before_the_close_arrive_although_this_side_stops_immediately() {
             let mut listener = listen(LOOPBACKS[0], &server);
             let (to, client) = (listener.local_addr(), Client::pinned(carriers, &server));
             let stopped = std::thread::spawn(move || {
-                // The runtime's tasks, which would send waiting data, end with the closure.
+                // The runtime's tasks end with the closure.
                 run(async {
                     let mut near = client.connect(to).await.expect("a server that listens");
                     near.write(&1u32).await.expect("an open session");

@@ -1,4 +1,4 @@
-//! Connections of other programs are dropped and counted, and do not block clients.
+//! Connections of other programs are dropped, counted and harmless.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -13,12 +13,11 @@ use super::*;
 #[derive(Default)]
 struct Path {
     delay: Duration,
-    /// One packet in this many is lost; zero: none is lost.
+    /// One packet in this many is lost; zero: none.
     one_in: u64,
     state: u64,
-    /// While set, all packets that a host sends are lost.
     dead: Arc<AtomicBool>,
-    /// For each packet from the client: the number of earlier packets in flight to the server.
+    /// For each packet from the client: how many are in flight.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -33,7 +32,7 @@ impl Path {
         lost || self.dead.load(Ordering::Relaxed)
     }
 
-    /// Relays between clients and `server`; clients send to the address returned.
+    /// Relays between clients and `server`; returns the address for clients.
     async fn relay(mut self, server: SocketAddr) -> SocketAddr {
         let near = Udp::bind((LOOPBACKS[0], 0)).await.expect("a free port");
         let far = Udp::bind((LOOPBACKS[0], 0)).await.expect("a free port");
@@ -75,7 +74,7 @@ impl Path {
     }
 }
 
-/// Starts a server behind `path` that echoes each message. Returns a client's session with it.
+/// Returns a client's session with an echo server behind `path`.
 async fn echo(path: Path) -> Session {
     let server = Identity::generate();
     let mut listener = listen(LOOPBACKS[0], &server);
@@ -185,8 +184,7 @@ fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
     for one_in in [0, 100] {
         let little = most_flying(false, one_in);
         assert!(little < 400_000, "{little} bytes where nothing long is expected");
-        // A stalled machine delays packets like a queue, so the window stays small. One undisturbed
-        // try suffices.
+        // A stalled machine delays packets like a queue; one undisturbed try suffices.
         let grew = (0..6).any(|_| most_flying(true, one_in) > 500_000);
         assert!(grew, "half a megabyte was never on its way, at one lost in {one_in}");
     }

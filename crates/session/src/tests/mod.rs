@@ -34,7 +34,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// A user who answers the question whether to trust a new server.
+/// A user who is asked to trust a new server.
 #[derive(Default)]
 struct User {
     trusts: bool,
@@ -106,7 +106,7 @@ fn listen(ip: IpAddr, identity: &Identity) -> Listener {
         .expect("loopback can be listened on")
 }
 
-/// Returns the client's end and the server's end of one session.
+/// Returns both ends of one session.
 pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
     let server = Identity::generate();
     let mut listener = listen(ip, &server);

@@ -1,4 +1,4 @@
-//! Sessions over ssh. Scripts take the place of ssh, and run the remote side on this host.
+//! Sessions over ssh: scripts take the place of ssh on this host.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ impl Host {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let fifo = folder.path().join("ended");
         mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).expect("the folder is ours");
-        // Open for writing too, so that the end of a remote side does not end the pipe.
+        // Open for writing too: the pipe outlives a remote side.
         let ended = pipe::OpenOptions::new().read_write(true).open_receiver(&fifo);
         let ended = ended.expect("it was just made");
         let ssh = folder.path().join("fake-ssh");
@@ -133,7 +133,7 @@ async fn echoes(session: &mut Session) {
 #[test]
 fn an_address_that_only_the_remote_side_names_is_not_contacted() {
     run(async {
-        // This address would answer, but the host name does not resolve to it.
+        // The address would answer, but the host name does not resolve to it.
         let host = Host::new(Some(LOOPBACKS[0]), "");
         let session = host.connect_to("somebody@host.invalid", None).await.expect("a remote side");
         assert_eq!(session.carrier, "ssh");

@@ -1,4 +1,4 @@
-//! Several streams of one connection are independent of each other.
+//! Streams of one connection are independent.
 
 use tokio::time::timeout;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const EACH: [Carriers; 2] = [Carriers::Quic, Carriers::Tcp];
 
-/// Returns a server, the client's first session with it, and the server's end of that session.
+/// Returns a server, and both ends of the first session with it.
 async fn open(carriers: Carriers) -> (Listener, Session, Session) {
     let server = Identity::generate();
     let mut listener = listen(LOOPBACKS[0], &server);
@@ -124,11 +124,10 @@ fn streams_beyond_the_limit_wait_over_quic_and_fail_over_tcp() {
             stream.write(&1u32).await.unwrap();
             streams.push((stream, listener.accept().await));
         }
-        // The client's first stream counts too. QUIC may allow an eighth more streams.
+        // The client's first stream counts too; QUIC may allow an eighth more.
         let most = streams.len() + 1;
         assert!((mux::STREAMS..=mux::STREAMS * 9 / 8).contains(&most), "{most}");
-        // After the end of three streams, another stream opens: QUIC announces ended streams in
-        // groups.
+        // QUIC announces ended streams in groups.
         for (stream, theirs) in streams.drain(..3) {
             let closing = tokio::spawn(theirs.close(None));
             stream.close(None).await.unwrap();
@@ -197,7 +196,7 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
         let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
         client.settings.streams = true;
         let stopped = std::thread::spawn(move || {
-            // The runtime's tasks, which would send waiting data, end with the closure.
+            // The runtime's tasks end with the closure.
             run(async {
                 let mut near = client.connect(to).await.expect("a server that listens");
                 near.write(&1u32).await.expect("an open session");

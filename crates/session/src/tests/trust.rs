@@ -1,5 +1,4 @@
-//! The servers that a client trusts, refusals by either side, and the errors that both sides
-//! report.
+//! Trust, refusals by either side, and the errors on both sides.
 
 use super::*;
 use crate::known::{KnownServers, server_name};

@@ -16,7 +16,7 @@ use super::TOO_MUCH;
 /// How long a permission to jump is valid.
 const VALID: Duration = Duration::from_secs(10);
 
-/// The permission to jump, and the state of the jump. Clones share the permission.
+/// The permission to jump, shared by clones, and the jump's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jump {
     allowed: Arc<Mutex<Option<Allowed>>>,
@@ -46,7 +46,7 @@ pub(super) enum State {
 pub(super) struct Flight {
     pub(super) bytes: u64,
     pub(super) lost: u64,
-    /// Whether the first packet of the flight was acknowledged.
+    /// Whether the flight's first packet was acknowledged.
     pub(super) validating: bool,
     pub(super) retreats: bool,
 }
@@ -94,7 +94,7 @@ impl Jump {
         Some(bytes)
     }
 
-    /// Records a loss of `bytes`. Returns the new window if the flight has lost too much.
+    /// Records a loss of `bytes`. Returns the new window if it is too much.
     pub(super) fn lost(&mut self, bytes: u64) -> Option<u64> {
         match &mut self.state {
             State::Sent(flight) => {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::store::{Command, Failed, Store};
 
-/// A disk that keeps synced writes, and a random part of later writes, at a power cut.
+/// A disk that keeps synced writes, and some later ones, at a power cut.
 #[derive(Clone, Debug, Default)]
 struct Medium(Arc<Mutex<State>>);
 
@@ -23,7 +23,7 @@ struct State {
     synced: Vec<u8>,
     /// Writes since the last sync.
     loose: Vec<(usize, Vec<u8>)>,
-    /// The number of further writes, syncs and length changes that succeed; `None`: all.
+    /// How many further operations succeed; `None`: all.
     left: Option<u32>,
 }
 
@@ -104,7 +104,7 @@ fn open(medium: Medium) -> (Disk, Calls) {
     (disk, calls)
 }
 
-/// Returns the edit `number`, whose value begins with the number.
+/// Returns the edit `number`; its value begins with it.
 fn call(by: By, number: u64) -> Call {
     let value = [&number.to_be_bytes()[..], &[7; 100]].concat();
     let edit = Edit {
@@ -129,7 +129,7 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
     for cut in 0..60_u32 {
         let (mut disk, mut calls) = open(medium.clone());
         for (key, number) in &committed {
-            // The last edit may be there too, although it was not acknowledged.
+            // The last edit may be there without acknowledgement.
             let there = number_of(&calls, key);
             assert!(there >= *number, "cut {cut}: {key} is {there}, not {number}");
         }
@@ -138,7 +138,7 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
         assert_eq!(calls.known(WRITER, tried).is_some(), is_there, "cut {cut}: of edit {tried}");
         let by = By { writer: WRITER, stream: u64::from(cut) + 1 };
         calls.begin(by, cut == 0, Some(0)).expect("there is room");
-        // The power is cut after up to 36 further writes, syncs and length changes.
+        // The power fails after up to 36 further operations.
         medium.0.lock().unwrap().left = Some(cut % 37);
         for _ in 0..u8::MAX {
             tried += 1;

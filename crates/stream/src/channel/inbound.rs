@@ -21,7 +21,7 @@ use crate::terms::{micros, written};
 /// The epoch that a subscriber announces. A flow of a channel has one set of keys: any number
 /// except 0 ("no keys yet") would do.
 const EPOCH: u64 = 1;
-/// Maximum number of messages queued for the task that takes them; later messages are dropped.
+/// Limit on queued messages; later ones are dropped.
 const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
@@ -34,9 +34,9 @@ pub(crate) struct Came {
     pub(crate) message: Message,
     /// The flow's counter of queued bytes, reduced on drop.
     held: Arc<AtomicU64>,
-    /// Whether at least one datagram of the message was lost and restored.
+    /// Whether a lost datagram of the message was restored.
     pub(crate) restored: bool,
-    /// Whether a message that was sent later arrived first.
+    /// Whether a later message arrived first.
     pub(crate) overtaken: bool,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Counts {
     pub(crate) bytes: AtomicU64,
     /// Messages that were lost.
     pub(crate) lost: AtomicU64,
-    /// Messages that were received but dropped, because the queue was full.
+    /// Received messages that the full queue dropped.
     pub(crate) dropped: AtomicU64,
     /// Messages that arrived after their deadline.
     pub(crate) late: AtomicU64,
     /// Half of the round-trip time in microseconds, set by the flow's task.
     pub(crate) path: AtomicU64,
-    /// Loss estimate and spread of delays; only for a flow with a deadline.
+    /// Losses and spread of delays, with a deadline.
     seen: Mutex<Option<(Losses, Span)>>,
 }
 
@@ -84,7 +84,7 @@ impl Counts {
 
 pub(crate) struct Inbound {
     data: Opener,
-    /// The only address from which datagrams are accepted; `None` for any address.
+    /// The only accepted source; `None` for any.
     peer: Option<IpAddr>,
     joiner: Joiner,
     out: mpsc::Sender<Came>,
@@ -98,7 +98,7 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// Creates the receiving end of a flow of messages from `peer`, with or without a deadline.
+    /// Creates the receiving end of a flow of messages from `peer`.
     pub(crate) fn new(
         data: Opener,
         peer: Option<IpAddr>,
@@ -143,7 +143,7 @@ impl Inbound {
                     decode(blob).map(|message| Message { born, ..message })
                 }
             };
-            // A correct sender never sends a message that cannot be decoded.
+            // A correct sender sends no such message.
             let Some(message) = message else { continue };
             let cost = message.cost() as u64;
             let held = self.held.fetch_add(cost, Ordering::Relaxed) + cost;

@@ -55,7 +55,7 @@ impl Feed for FromRoom {
         loop {
             match self.room.read(|log| self.cursor.take(log))? {
                 Taken::Message(message) => return Some(((*message).clone(), None)),
-                // If this link is too slow for the room, only this link loses messages.
+                // Only this link loses messages.
                 Taken::Lost(_) => {}
             }
         }
@@ -106,7 +106,7 @@ async fn incoming(
     link: u64,
     connect: &impl AsyncFn() -> Result<Session, Error>,
 ) -> Result<(), Error> {
-    // The remote room's run (its random number), and the position of its next message.
+    // The remote room's run (its random number), and the next message's position.
     let mut place = (0, 0);
     loop {
         let session = again(connect, RETRY).await?;
@@ -149,7 +149,7 @@ async fn bring(
                     let hops = message.hops + 1;
                     let born = message.born.saturating_sub_unsigned(micros(rtt.now() / 2));
                     let message = Message { born, hops, via: link, ..message };
-                    // If this server has no memory for the message, the message is lost.
+                    // Without memory here the message is lost.
                     let _ = seat.room.publish(message);
                 }
             }

@@ -28,8 +28,7 @@ pub use rooms::{Charge, Charges, RoomLimits, RoomListed};
 
 use longhaul_net::clock;
 
-/// Returns this process's time for the timestamps of messages: microseconds since the clock was
-/// first read.
+/// Returns the microseconds since the clock's first use, for timestamps.
 fn stamp() -> u64 {
     clock::now().as_nanos() / 1_000
 }

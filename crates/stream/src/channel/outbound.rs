@@ -22,22 +22,22 @@ pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 pub(super) enum Sending {
     /// The whole message has left this host.
     Left,
-    /// The message, or a part of it, could not be sent.
+    /// The message, or a part, could not be sent.
     Failed,
-    /// The message was not sent, because it would have arrived after its deadline.
+    /// Not sent: it would have arrived after its deadline.
     Late,
 }
 
-/// The deadline of the messages, and the measurements of the path. Both decide the code.
+/// The deadline and the path's measurements, which decide the code.
 pub(super) struct Hop {
     deadline: Span,
     path: stream::Path,
-    /// Number of datagrams, and the time, when the code was last chosen.
+    /// Datagrams and time at the code's last choice.
     before: (u64, Time),
 }
 
 impl Hop {
-    /// Returns the measurements of a path of which only the round-trip time is known.
+    /// Returns a path with a known round-trip time only.
     pub(super) fn new(deadline: Span, rtt: Span) -> Hop {
         let losses = stream::Meter::new(Span::from_secs(1)).losses();
         let path = stream::Path { rtt, jitter: Span::ZERO, losses, symbol: *DATAGRAMS.start() };
@@ -70,7 +70,7 @@ impl Outbound {
         Outbound { socket, data, cutter, batch, cut: Vec::new(), hop: None, sent: 0 }
     }
 
-    /// Adds a deadline; the code then follows the measurements of the path.
+    /// Adds a deadline: the code follows the path.
     pub(super) fn with_deadline(mut self, mut hop: Hop) -> Outbound {
         if let Some(Cover { code, wait }) = hop.cover(0) {
             self.cutter.follow(code, wait);
@@ -100,10 +100,10 @@ impl Outbound {
         if cut.is_ok() && self.flush_to(path) { Sending::Left } else { Sending::Failed }
     }
 
-    /// Sends the repairs of a group that has been incomplete for too long.
+    /// Sends the repairs of an overdue group.
     pub(super) fn flush(&mut self, path: Path) {
         self.cutter.flush(clock::now(), &mut self.cut);
-        // A failed send has the effect of a loss on the path.
+        // A failed send is like a loss on the path.
         let _ = self.flush_to(path);
     }
 

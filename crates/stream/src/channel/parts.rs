@@ -90,7 +90,7 @@ fn first(part: &Part) -> Result<Message, Error> {
         "" => None,
         key => Some(Key::new(key).map_err(|error| wrong(format!("the key is invalid: {error}")))?),
     };
-    // Message numbers start at 1 and grow by 1, so no sender reaches half of the range.
+    // Numbers grow from 1 by 1, so no sender reaches half of the range.
     if part.number > u64::MAX / 2 || part.hops > MAX_HOPS {
         return Err(wrong("the number or the hop count of a message is out of its limits"));
     }

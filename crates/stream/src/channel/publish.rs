@@ -26,11 +26,11 @@ use crate::terms::{self, keys, micros};
 
 /// Maximum content that waits for the server, in KiB. A message counts as its whole KiB plus one.
 const ROOM: usize = 64 << 10;
-/// Maximum number of messages that wait for the server's acknowledgement.
+/// Limit on unacknowledged messages.
 const WINDOW: usize = 8_192;
-/// Maximum number of keys whose newest value waits, in the mode `latest`.
+/// Maximum number of keys whose newest value waits (mode `latest`).
 const KEYS: usize = 4_096;
-/// A write takes further messages until it has this many bytes.
+/// A write takes messages until it has this many bytes.
 const TOGETHER: usize = 64 << 10;
 
 /// The request of a sender.
@@ -56,20 +56,20 @@ pub struct Status {
     pub connected: bool,
     /// Messages that the program has offered.
     pub messages: u64,
-    /// Messages that the server has received; with datagrams, messages that were sent.
+    /// Messages that the server has received; with datagrams, that were sent.
     pub taken: u64,
     /// Messages that a newer one replaced before they were sent, or that exceeded 4,096 waiting
     /// keys.
     pub replaced: u64,
-    /// Messages that the server has dropped or not received, including most of the failed messages.
+    /// Messages that the server has dropped or not received.
     pub dropped: u64,
     /// Messages that could not be sent.
     pub failed: u64,
-    /// Messages that were not sent because they would have arrived after their deadline.
+    /// Messages not sent: they would have missed their deadline.
     pub unsent: u64,
-    /// Messages that arrived at the server after their deadline.
+    /// Messages that missed their deadline at the server.
     pub late: u64,
-    /// The lowest round-trip time to the server on the current connection.
+    /// The lowest round-trip time on the current connection.
     pub rtt: Span,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
     room: Arc<Semaphore>,
-    /// Measures the content of the messages that left the queue, and all sent bytes.
+    /// Content of the messages from the queue, and sent bytes.
     meter: Mutex<Meter>,
 }
 
@@ -116,7 +116,7 @@ impl Shared {
     }
 }
 
-/// Takes messages from the program. Clones share the sender.
+/// Takes messages from the program; shared by clones.
 #[derive(Clone)]
 pub struct Source {
     shared: Arc<Shared>,
@@ -183,7 +183,7 @@ impl Source {
         self.shared.meter().stats(clock::now())
     }
 
-    /// Declares that no more messages follow; messages already taken are still sent.
+    /// Declares that no more messages follow.
     pub fn finish(&self) {
         self.shared.waiting().is_finished = true;
         self.shared.changed.notify_one();
@@ -369,7 +369,7 @@ impl<'a> Notes<'a> {
         Notes { shared, status, rtt: LeastRtt::new(rtt), before: *status.borrow() }
     }
 
-    /// Takes a message of the server, which acknowledges `count` messages.
+    /// Takes a server's message, which acknowledges `count` messages.
     pub(super) fn take(&self, told: Option<&ChannelTold>, count: usize) {
         let (messages, replaced) = {
             let waiting = self.shared.waiting();
@@ -388,13 +388,13 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// A message that the server has not acknowledged, and its permit for the sender's memory.
+/// An unacknowledged message, and its memory permit.
 pub(super) type Untaken = (Message, Option<OwnedSemaphorePermit>);
 
 pub(super) trait Feed {
     fn next(&mut self) -> Option<Untaken>;
 
-    /// Completes when there may be another message, or when no more follow.
+    /// Completes when there may be a message, or none follow.
     async fn changed(&mut self);
 
     fn is_finished(&self) -> bool;

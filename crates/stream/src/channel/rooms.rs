@@ -10,7 +10,7 @@ use longhaul_proto::share::Key;
 use longhaul_session::{Error, Kind, PeerId};
 use tokio::sync::watch;
 
-/// Maximum number of senders whose repeated messages a room detects.
+/// Maximum number of senders whose repetitions are detected.
 const ORIGINS: usize = 4_096;
 /// How long a room without clients keeps the last messages of its keys, if no new room needs its
 /// place.
@@ -22,19 +22,19 @@ const IDLE: Duration = Duration::from_secs(600);
 pub struct RoomLimits {
     /// Maximum number of rooms.
     pub rooms: usize,
-    /// Maximum number of rooms that one id may create.
+    /// Maximum number of rooms that one id creates.
     pub rooms_of_id: usize,
-    /// Maximum number of senders and subscribers in one room.
+    /// Maximum number of clients in one room.
     pub clients: usize,
-    /// Maximum number of senders and subscribers of one id, in all rooms.
+    /// Maximum number of clients of one id, in all rooms.
     pub clients_of_id: usize,
-    /// Maximum number of messages that a room keeps for slow subscribers.
+    /// Maximum number of messages for slow subscribers of a room.
     pub messages: usize,
-    /// Maximum bytes of the messages that a room keeps for slow subscribers.
+    /// Maximum bytes of the messages for slow subscribers.
     pub bytes: usize,
-    /// Maximum number of keys of a room whose last message is kept for late subscribers.
+    /// Maximum number of keys with a last message for late subscribers.
     pub keys: usize,
-    /// Maximum bytes of the messages that a room keeps for late subscribers.
+    /// Maximum bytes of the messages for late subscribers.
     pub key_bytes: usize,
 }
 
@@ -64,8 +64,7 @@ impl RoomLimits {
     }
 }
 
-/// The memory account of a room's messages, or of incomplete messages. Dropping the account
-/// releases the memory.
+/// The memory account of messages, released on drop.
 pub trait Charge {
     /// Sets the account to `bytes`, if there is enough memory; returns whether there is.
     fn set(&mut self, bytes: usize) -> bool;
@@ -117,7 +116,7 @@ struct State {
 pub(super) enum Published {
     /// The message is in the room.
     New,
-    /// The message is a repetition, or has passed too many links.
+    /// A repetition, or after too many links.
     Old,
     /// There is no memory for the message.
     Full,
@@ -129,7 +128,7 @@ impl Room {
         if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
             return Published::Old;
         }
-        // The log keeps the message twice: as the newest message, and as the last of its key.
+        // The log keeps a message twice: as the newest, and as the last of its key.
         let cost = 2 * message.cost();
         if !state.charge.set(state.log.cost() + cost) {
             let fits = state.charge.set(cost);
@@ -157,7 +156,7 @@ impl Room {
     }
 }
 
-/// A client's place in a room, released on drop.
+/// A client's place in a room, until drop.
 pub(super) struct Seat {
     rooms: Rc<Rooms>,
     pub(super) room: Rc<Room>,
@@ -174,7 +173,7 @@ impl Drop for Seat {
         }
         if state.senders + state.subscribers == 0 {
             state.idle = Some(Instant::now());
-            // Keep only the last message of each key: no subscriber needs the others.
+            // Without subscribers, keep only each key's last message.
             let kept = state.log.kept_cost();
             state.log.shrink(kept);
             let cost = state.log.cost();
@@ -218,7 +217,7 @@ impl Rooms {
         (self.charges)(peer)
     }
 
-    /// Enters the room `name`, which is created if missing.
+    /// Enters the room `name`; creates it if missing.
     pub(super) fn enter(
         self: &Rc<Rooms>,
         name: &Key,

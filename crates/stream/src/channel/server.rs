@@ -1,4 +1,4 @@
-//! The server's side of channels: answers the senders and subscribers of rooms.
+//! The server's side of channels.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,9 +34,9 @@ use crate::terms::{self, keys, micros};
 
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
-/// How long the server delays an acknowledgement, to combine several.
+/// Delay of an acknowledgement, to combine several.
 const TAKEN: Duration = Duration::from_millis(10);
-/// A write to a subscriber takes further messages until it has this many bytes.
+/// A write to a subscriber takes messages until it has this many bytes.
 const TOGETHER: usize = 64 << 10;
 
 /// The rooms of a server.
@@ -60,7 +60,7 @@ fn wrong(what: impl Into<String>) -> Error {
 }
 
 impl About {
-    /// Checks that the client may use the room `name` in this way.
+    /// Checks that the client may use the room.
     fn may(&self, verb: &str, name: &Key, writes: bool, link: u64) -> Result<(), Error> {
         let grants = |right: &Right| {
             let mode = if writes { right.write } else { right.read };
@@ -90,7 +90,7 @@ impl Channels {
         self.rooms.list()
     }
 
-    /// Returns the number of messages in all rooms since the start.
+    /// Returns the messages in all rooms since the start.
     pub fn messages(&self) -> u64 {
         self.rooms.messages()
     }
@@ -275,7 +275,7 @@ struct Taking {
     parts: Parts,
     seat: Seat,
     rtt: LeastRtt,
-    /// The counts of the sender's datagrams; all zero for a stream.
+    /// Counts of the sender's datagrams.
     flow: Arc<Counts>,
     refused: u64,
     count: u64,
@@ -303,7 +303,7 @@ impl Taking {
         }
         match message {
             Some((message, _)) => {
-                // Add the minimum time on the path to the message's age.
+                // Add the minimum time on the path to its age.
                 let born = message.born.saturating_sub_unsigned(micros(self.rtt.now() / 2));
                 self.publish(Message { born, ..message });
                 Ok(true)
@@ -380,7 +380,7 @@ impl Taking {
                 },
             }
         }
-        // The last datagrams may arrive after the message that ends the stream.
+        // The last datagrams may arrive later.
         let last = Instant::now() + LAST;
         while let Ok(Some(came)) = tokio::time::timeout_at(last, came.recv()).await {
             self.publish(came.message.clone());
@@ -419,14 +419,14 @@ async fn bring(
             continue;
         }
         tokio::select! {
-            // The room lives as long as the seat, so this cannot fail.
+            // The room lives as long as the seat.
             _ = changes.changed() => {}
             ended = goodbye(reader) => return ended,
         }
     }
 }
 
-/// Encodes the next item for a subscriber; returns its approximate size.
+/// Encodes the next item; returns its approximate size.
 pub(super) fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, Error> {
     let mut told = |told| writer.queue(&ChannelTell { told: Some(told) });
     match taken {
@@ -453,7 +453,7 @@ async fn bring_datagrams(
     let mut changes = seat.room.changes();
     let (mut late, mut tick) = (0, interval(COUNTED));
     loop {
-        // Send nothing to a subscriber that is silent, or has not sent a control datagram yet.
+        // Send nothing to a silent or unknown subscriber.
         let path = place.path(longhaul_net::clock::now());
         changes.mark_unchanged();
         let mut lost = 0;
@@ -510,7 +510,7 @@ async fn goodbye(reader: &mut FrameReader) -> Result<(), Error> {
     }
 }
 
-/// Returns the deadline in a request; `None` for 0.
+/// Returns the deadline in a request, if any.
 fn deadline(micros: u64) -> Result<Option<Span>, Error> {
     let deadline = (micros > 0).then(|| Span::from_micros(micros));
     deadline.map(terms::check_deadline).transpose()

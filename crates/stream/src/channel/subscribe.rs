@@ -1,5 +1,4 @@
-//! A subscriber of a channel: keeps the connection to the server, and delivers messages to the
-//! program.
+//! A subscriber of a channel: delivers messages, and keeps the connection.
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
@@ -26,13 +25,13 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{keys, micros};
 
-/// Interval of reports to the server about a flow with a deadline.
+/// Interval of reports, with a deadline.
 const SEEN: Duration = Duration::from_secs(1);
 /// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
 /// Maximum unread content in KiB, queued or held as [`Received`].
 const UNREAD_KIBIS: usize = 32 << 10;
-/// Maximum number of senders for which the subscriber detects repeated messages in datagrams.
+/// Maximum number of senders whose repetitions are detected.
 const ORIGINS: usize = 1_024;
 
 /// The request of a subscriber.
@@ -42,7 +41,7 @@ pub struct Wish {
     pub name: Key,
     /// Which messages to receive, and how they travel.
     pub mode: Mode,
-    /// Only messages with this key or a key below it; an empty prefix selects all messages.
+    /// Only messages with this key or one below it; empty: all.
     pub keys: Prefix,
     /// The code that computes repair datagrams.
     pub code: Code,
@@ -70,7 +69,7 @@ pub enum Item {
 pub struct Received {
     /// The message.
     pub message: Message,
-    /// Whether at least one datagram of the message was lost and restored.
+    /// Whether a lost datagram of the message was restored.
     pub restored: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -80,11 +79,11 @@ pub struct Received {
 pub struct Status {
     /// Whether the connection is up.
     pub connected: bool,
-    /// The round-trip time to the server when the client entered the room.
+    /// The round-trip time when the client entered the room.
     pub rtt: Span,
-    /// Messages with at least one datagram that was lost and restored.
+    /// Messages with a restored datagram.
     pub restored: u64,
-    /// Messages that were not delivered because they were too old.
+    /// Messages that were too old for delivery.
     pub late: u64,
     /// Measurements of the subscriber.
     pub stats: Stats,
@@ -97,11 +96,11 @@ pub(super) struct State {
     pub(super) counts: Option<Arc<Counts>>,
     /// Lost messages of flows on earlier connections.
     missed: u64,
-    /// Late messages of flows on earlier connections, and late messages that the server dropped.
+    /// Late messages of earlier connections, and of the server.
     late: u64,
 }
 
-/// The state of a subscriber, shared by its connection and the program.
+/// A subscriber's state, for its connection and the program.
 #[derive(Clone, Default)]
 pub struct Board(Arc<Mutex<State>>);
 
@@ -164,8 +163,7 @@ pub struct Control {
     pub(super) seen: Seen,
 }
 
-/// Creates a subscriber. Returns the delivered items, the [`Control`] that keeps the connection,
-/// and the state.
+/// Creates a subscriber. Returns its items, its [`Control`] and its state.
 pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
     let (items, reader) = mpsc::channel(UNREAD);
     let (board, room) = (Board::default(), Arc::new(Semaphore::new(UNREAD_KIBIS)));
@@ -211,7 +209,7 @@ impl Control {
         }
     }
 
-    /// Returns the fields of the request that all modes have in common.
+    /// Returns the request's fields of all modes.
     pub(super) fn asked(&self) -> Subscribe {
         Subscribe {
             name: self.wish.name.as_str().to_owned(),
@@ -262,7 +260,7 @@ impl Control {
                 error = &mut silent => return Err(error),
                 () = ends.as_mut() => break,
                 came = when(came.as_mut().map(mpsc::Receiver::recv)) => {
-                    // Without its flow the subscriber would wait for messages for ever.
+                    // Without its flow the subscriber would wait for ever.
                     let closed = || Error::new(Kind::Lost, "the data port has closed");
                     self.came(came.ok_or_else(closed)?).await;
                 }
@@ -271,7 +269,7 @@ impl Control {
                     let told = told?.ok_or_else(ended)?.told;
                     let is_room = matches!(told, Some(ChannelTold::Room(_)));
                     if is_room && by_datagrams && came.is_none() {
-                        // The server creates its flow before it sends this first message.
+                        // The server creates its flow before its first message.
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));
                         let announcer = Announcer::new(ends.reports, socket, contact);
@@ -287,7 +285,7 @@ impl Control {
                 }
             }
         }
-        // The program wants no more messages, so a goodbye that fails is no error.
+        // A failed goodbye is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }
@@ -360,7 +358,7 @@ impl Control {
 
     /// Delivers an item; waits for the program. Messages may be dropped meanwhile.
     pub(super) async fn pass(&self, item: Item) {
-        // If the program has dropped the receiver, the loop of the connection ends.
+        // Without a receiver, the connection's loop ends.
         let _ = self.items.send(item).await;
     }
 }

@@ -99,7 +99,7 @@ pub(super) struct Rouser {
 }
 
 impl Rouser {
-    /// Keeps the threads awake because a packet is in flight at `now`.
+    /// Keeps the threads awake for a packet in flight at `now`.
     pub(super) fn rouse(&mut self, now: Time) {
         if self.until.replace(now + LINGER).is_none() {
             self.shared.roused.store(true, Ordering::Release);

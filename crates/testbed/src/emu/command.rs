@@ -84,7 +84,7 @@ impl<'e> HostCommand<'e> {
     /// # Errors
     /// If the program cannot be started.
     pub fn spawn(mut self) -> io::Result<Child> {
-        // This call waits for the spawn, so the host and its descriptor stay open during the spawn.
+        // The host's descriptor stays open during the spawn.
         let namespace = self.host.namespace.as_raw_fd();
         sys::enter_on_spawn(&mut self.command, namespace, &self.host.name);
         self.keeper.spawn(self.command)

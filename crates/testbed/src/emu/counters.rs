@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 
 use super::sys;
 
-/// Counts frames that a device dropped before the emulator's forwarder read them.
+/// Counts frames that a device dropped before the forwarder read them.
 pub(super) struct DeviceDrops(Counts);
 
-/// Counts datagrams that were lost in the receiving host.
+/// Counts datagrams lost in the receiving host.
 pub(super) struct SocketDrops {
     v4: Counts,
     /// `None` on a machine without IPv6.
@@ -20,7 +20,7 @@ pub(super) struct SocketDrops {
 struct Counts(File);
 
 impl Counts {
-    /// Opens a file of the calling thread's network namespace.
+    /// Opens a file of the calling thread's namespace.
     fn open(name: &str) -> io::Result<Counts> {
         Ok(Counts(File::open(format!("/proc/thread-self/net/{name}"))?))
     }
@@ -48,17 +48,17 @@ impl SocketDrops {
         Ok(SocketDrops { v4: Counts::open("snmp")?, v6: Counts::open("snmp6").ok() })
     }
 
-    /// Datagrams so far that found a full socket; coalesced datagrams count once.
+    /// Datagrams that found a full socket; coalesced ones count once.
     pub(super) fn read(&self) -> u64 {
         let v6 = self.v6.as_ref().map_or(0, |v6| no_room_v6(&v6.text()));
         no_room_v4(&self.v4.text()) + v6
     }
 }
 
-/// The counters of full buffers: the socket's buffer, and the memory of all sockets.
+/// Counters of full buffers: the socket's, and all memory.
 const NO_ROOM: [&str; 2] = ["RcvbufErrors", "MemErrors"];
 
-/// The transmit drops of the TUN device in the text of `/proc/net/dev`.
+/// The TUN device's transmit drops in `/proc/net/dev`.
 fn transmit_drops(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(sys::DEVICE))?;
     // After the colon: eight numbers of reception, then bytes, packets, errors, drops.

@@ -20,7 +20,7 @@ use crate::link::LinkSpec;
 ///
 /// The drop, or any end of the process, kills every program on the hosts and removes them.
 pub struct Emulation {
-    // Drop order: first the programs, then the path, then the hosts.
+    // Drop order: programs, path, hosts.
     keeper: Keeper,
     remote: Remote,
     hosts: Vec<Host>,
@@ -66,7 +66,7 @@ impl Emulation {
         let remote = Forwarder::start(ports, network.links, ways, spec.seed, awake.rouser())?;
         let mut notices: Vec<String> =
             hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
-        // A notice of one host applies to all hosts, so keep equal notices once.
+        // Keep equal notices of hosts once.
         notices.sort();
         notices.dedup();
         let routers = network.routers;
@@ -119,12 +119,12 @@ impl Emulation {
         Ok(self.host(host)?.addresses)
     }
 
-    /// The names of the hosts, in the order of the specification.
+    /// The names of the hosts, in order.
     pub fn hosts(&self) -> impl Iterator<Item = &str> {
         self.hosts.iter().map(|host| host.name.as_str())
     }
 
-    /// Limitations of this machine's kernel or user, each a sentence for the user.
+    /// Limitations of this machine, in sentences.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
@@ -147,7 +147,7 @@ impl Emulation {
         self.remote.update_link(index, link)
     }
 
-    /// Restarts the times of all schedules now: earlier changes are undone.
+    /// Restarts all schedules now.
     pub(crate) fn begin_schedules(&self) -> Result<(), EmulationError> {
         let passed = Span::from_secs_f64(self.started.elapsed().as_secs_f64());
         for (index, link) in &self.changing {

@@ -5,10 +5,10 @@ use std::io;
 
 use crate::link::SpecError;
 
-/// Why an emulation could not start, or a program could not run in it.
+/// Why an emulation, or a program in it, failed.
 #[derive(Debug)]
 pub enum EmulationError {
-    /// This machine does not allow this user to create namespaces or TUN devices.
+    /// This user may not create namespaces or TUN devices.
     Forbidden(String),
     /// The specification is invalid.
     Spec(String),
@@ -25,7 +25,7 @@ pub enum EmulationError {
     NoSuchHost(String),
     /// Another system error: the operation, and the reason.
     System(&'static str, io::Error),
-    /// A program of a scenario's flows could not be prepared: which one, and why.
+    /// A program of the flows could not be prepared.
     Program(String),
     /// The emulation has ended.
     Ended,

@@ -41,7 +41,7 @@ const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100
 /// Maximum number of frames of a host, or segment runs of a link, in a row.
 const TURN: usize = 32;
 
-/// Memory for packets in flight: 3 GiB hold 2 s of 10 Gbit/s.
+/// Memory for packets in flight: 2 s of 10 Gbit/s.
 const MOST_MEMORY: usize = 3 << 30;
 
 enum Order {
@@ -69,7 +69,7 @@ pub(super) struct LinkReport {
     pub(super) delay: Span,
 }
 
-/// The owner's handle to a running forwarder, which stops when the handle is dropped.
+/// A running forwarder, until its drop.
 pub(super) struct Remote {
     orders: Option<Sender<Order>>,
     wake: OwnedFd,
@@ -85,7 +85,7 @@ impl Remote {
     }
 
     fn wake(&self) {
-        // The write fails only if the counter is full, and then the forwarder wakes anyway.
+        // If the counter is full, the forwarder wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -105,7 +105,7 @@ impl Drop for Remote {
         self.orders = None;
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // Joining fails only if the thread panicked, and the panic was printed.
+            // The thread's panic was printed.
             let _ = thread.join();
         }
     }
@@ -142,13 +142,13 @@ pub(super) struct Forwarder {
     lanes: Vec<Lane>,
     ways: Ways,
     slab: Slab,
-    /// A buffer for frames that are read and dropped because memory is full.
+    /// A buffer for frames dropped for lack of memory.
     scrap: Box<[u8]>,
     starved: Starvation,
     processors: Rouser,
     orders: Receiver<Order>,
     wake: OwnedFd,
-    /// Each device's drops before the start, which do not count.
+    /// Each device's drops before the start.
     drops_before: Vec<u64>,
     in_flight: u64,
     offered: u64,
@@ -161,8 +161,7 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts forwarding between `ports` over `links`; keeps `processors` awake while packets are
-    /// in flight.
+    /// Starts forwarding between `ports` over `links`, with `processors` awake.
     pub(super) fn start(
         ports: Vec<Port>,
         links: Vec<LinkBetween>,
@@ -214,8 +213,7 @@ impl Forwarder {
     }
 
     fn run(mut self) {
-        // Both calls only improve punctuality. If the kernel refuses them, the statistics show the
-        // lateness.
+        // Without these calls, the statistics show the lateness.
         let _ = sys::run_first();
         let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
         self.starved = Starvation::of_this_thread();
@@ -224,14 +222,14 @@ impl Forwarder {
             let ports = (0..self.ports.len()).map(|port| self.read(port)).max();
             match lanes.max(ports).unwrap_or(Pass::Idle) {
                 Pass::Idle => self.await_event(),
-                // After an interrupted sleep the thread only looks for work earlier.
+                // After an interruption the thread only looks earlier.
                 Pass::Done => drop(rustix::thread::nanosleep(&self.tick)),
                 Pass::More => {}
             }
         }
     }
 
-    /// Executes the owner's requests; returns false when the owner has dropped its handle.
+    /// Executes the owner's requests; false once the owner is gone.
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -288,7 +286,7 @@ impl Forwarder {
             self.ports.iter().map(|p| PollFd::new(&p.tun, PollFlags::IN)).collect();
         events.push(PollFd::new(&self.wake, PollFlags::IN));
         let before = self.starved.so_far();
-        // After an interrupted or refused wait the thread only looks for work once more.
+        // After an interruption the thread only looks once more.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
         // The thread became runnable by `woken` and then waited for a processor for `starved`, so
         // all ports were empty until `woken`.
@@ -320,7 +318,7 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Reads and drops a frame because memory is full.
+    /// Reads and drops a frame for lack of memory.
     fn drop_unread(&mut self, port: usize) {
         if let Ok(len) = rustix::io::read(&self.ports[port].tun, &mut *self.scrap) {
             let shape = Shape::of(&self.scrap[..len]);
@@ -373,7 +371,7 @@ impl Forwarder {
         usize::from(last).checked_sub(1).filter(|host| *host < self.ports.len())
     }
 
-    /// Passes due packets on: to the next link, or to the host.
+    /// Passes due packets to the next link or the host.
     fn hand_over(&mut self, index: usize) -> Pass {
         let mut pass = Pass::Idle;
         for _ in 0..TURN {

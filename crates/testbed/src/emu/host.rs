@@ -1,4 +1,4 @@
-//! An emulated host: a network namespace with a TUN device as its network card.
+//! An emulated host: a network namespace with a TUN device.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ use super::spec::HostAddresses;
 use super::{EmulationError, netlink, sys};
 use crate::link::ETHERNET_FRAMING;
 
-/// Frames that a device holds for the forwarder; further frames are dropped and counted.
+/// Frames in a device's queue; further ones are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
 /// Maximum size of a TCP buffer: the machine's own limit, often 4 MiB, would limit the path.
@@ -24,7 +24,7 @@ const TCP_BUFFER: u64 = 64 << 20;
 /// The largest burst of a card: a super-packet with all its headers.
 const CARD_BURST: u32 = 72_000;
 
-/// Maximum bytes that wait for a card. The sockets fill up before this limit is reached.
+/// Maximum bytes that wait for a card; the sockets fill up before.
 const CARD_ROOM: u32 = 512 << 20;
 
 pub(super) struct Host {
@@ -32,7 +32,7 @@ pub(super) struct Host {
     pub(super) addresses: HostAddresses,
     pub(super) namespace: OwnedFd,
     pub(super) socket_drops: SocketDrops,
-    /// Limitations of this machine's kernel or user; each is a sentence for the user.
+    /// Limitations of this machine, in sentences.
     pub(super) notices: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn make(
     Ok((Host { name: name.to_owned(), addresses, namespace, socket_drops, notices }, port))
 }
 
-/// Runs `work` in a new thread, which may change its namespaces.
+/// Runs `work` in a thread that may change its namespaces.
 fn in_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(result) => result,
@@ -121,7 +121,7 @@ fn open_tun() -> Result<(OwnedFd, sys::Offload), EmulationError> {
 const NO_USO: &str = "this kernel passes no UDP super-packets through a TUN device (6.2 and later \
     do): UDP goes packet by packet, which costs more processor time";
 
-/// A TCP buffer limit in the calling thread's network namespace: minimum, default, maximum.
+/// The namespace's TCP buffer limit: minimum, default, maximum.
 fn tcp_buffer(name: &str) -> io::Result<String> {
     std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"))
 }
@@ -135,8 +135,7 @@ fn widen_tcp() -> io::Result<()> {
     Ok(())
 }
 
-/// The limit with its maximum raised to [`TCP_BUFFER`]; `None` if the maximum is already large
-/// enough.
+/// The limit with its maximum raised to [`TCP_BUFFER`], if necessary.
 fn widened(limit: &str) -> Option<String> {
     let mut numbers = limit.split_whitespace();
     let (least, first) = (numbers.next()?, numbers.next()?);
@@ -144,8 +143,7 @@ fn widened(limit: &str) -> Option<String> {
     (most < TCP_BUFFER).then(|| format!("{least} {first} {TCP_BUFFER}"))
 }
 
-/// Configures the devices of the calling thread's network namespace; returns the card's interface
-/// index.
+/// Configures the namespace's devices; returns the card's interface index.
 fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     let v4 = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     sys::set_mtu(v4.as_fd(), sys::DEVICE, mtu.into())?;
@@ -154,7 +152,7 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     sys::set_ipv4(v4.as_fd(), sys::DEVICE, addresses.v4, Ipv4Addr::new(255, 255, 255, 0))?;
     sys::set_up(v4.as_fd(), "lo")?;
     sys::set_up(v4.as_fd(), sys::DEVICE)?;
-    // With an MTU below 1280 bytes, and on machines without IPv6, a device has only IPv4.
+    // Below 1280 bytes, or without IPv6, a device has only IPv4.
     if mtu >= 1280
         && let Ok(v6) = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
     {

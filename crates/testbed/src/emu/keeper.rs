@@ -18,7 +18,7 @@ use rustix::thread::UnshareFlags;
 
 use super::{EmulationError, sys};
 
-/// A command to start, and the channel on which the thread returns the child or the error.
+/// A command, and the channel for the child or the error.
 type Order = (Command, Sender<io::Result<Child>>);
 
 /// Starts programs, and kills them all when dropped.
@@ -28,7 +28,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread; `hosts` are lines to put first in `/etc/hosts`.
+    /// Starts the thread; `hosts` are lines for `/etc/hosts`.
     pub(super) fn start(hosts: String) -> Result<Keeper, EmulationError> {
         let (orders, inbox) = channel();
         let (ready, started) = channel();
@@ -61,7 +61,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // Joining fails only if the thread panicked, and the panic was printed.
+            // The thread's panic was printed.
             let _ = thread.join();
         }
     }
@@ -115,7 +115,7 @@ impl Drop for Household {
     }
 }
 
-/// Puts `hosts` before the content of `/etc/hosts`, in the calling thread's mount namespace only.
+/// Puts `hosts` before `/etc/hosts` in the thread's mount namespace.
 fn name_hosts(hosts: &str) -> io::Result<()> {
     const PATH: &str = "/etc/hosts";
     // The file is on an in-memory file system of this namespace, which hides `/tmp` for a moment.
@@ -125,7 +125,7 @@ fn name_hosts(hosts: &str) -> io::Result<()> {
     let whole = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", whole)?;
     let Ok(before) = fs::read_to_string(PATH) else {
-        // A system without the file resolves names differently; addresses still work.
+        // Addresses still work without the file.
         return Ok(());
     };
     rustix::mount::mount("tmpfs", SCRATCH, "tmpfs", MountFlags::empty(), None)?;

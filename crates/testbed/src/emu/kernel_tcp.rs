@@ -27,7 +27,7 @@ const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
 
-/// A bulk transfer over the kernel's TCP, memory to memory, without encryption or verification.
+/// A bulk transfer over the kernel's TCP, memory to memory.
 #[derive(Clone, Debug)]
 pub struct KernelTcp {
     /// The sending host.
@@ -42,14 +42,14 @@ pub struct KernelTcp {
     pub amount: Amount,
     /// Maximum data in flight on each connection; `None`: the kernel's choice.
     pub window: Option<Bytes>,
-    /// The kernel's name of the congestion control; `None`: the system's default.
+    /// The kernel's name of the congestion control, if set.
     pub congestion: Option<String>,
 }
 
 /// A running [`KernelTcp`]; dropping it stops the transfer.
 pub struct Running {
     received: Arc<AtomicU64>,
-    /// Nanoseconds from the start until the last of the finished connections was complete.
+    /// Nanoseconds until the last finished connection was complete.
     ended: Arc<AtomicU64>,
     counts: Arc<Mutex<Segments>>,
     stop: Arc<AtomicBool>,
@@ -57,7 +57,7 @@ pub struct Running {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// The kernel's counters at the sending ends of finished connections.
+/// The kernel's counters at the sending ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     /// Segments with data, repeats included.
@@ -109,7 +109,7 @@ impl Emulation {
                         Ok(())
                     }
                     Err(error) => {
-                        // Stops the transfer, because the receiver would wait for this connection.
+                        // The receiver would wait for this connection.
                         until.store(true, Ordering::Relaxed);
                         Err(error)
                     }
@@ -175,7 +175,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The end of connection `index` of `streams`, which share `amount`, starting at `start`.
+    /// The end of connection `index` of `streams`, which share `amount`.
     fn of(amount: Amount, start: Instant, streams: u16, index: u64) -> End {
         let streams = u64::from(streams);
         match amount {
@@ -191,7 +191,7 @@ impl End {
     }
 }
 
-/// A socket that listens at `address`, with a timeout on accept.
+/// A listening socket with a timeout on accept.
 pub(super) fn listen(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpListener> {
     let socket = socket(tcp)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -221,21 +221,21 @@ fn socket(tcp: &KernelTcp) -> io::Result<OwnedFd> {
 
 fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
     let wanted = window.get().saturating_mul(BUFFER_FOR_WINDOW);
-    // Linux doubles the value to allow for its bookkeeping.
+    // Linux doubles the value.
     let asked = libc::c_int::try_from(wanted / 2).unwrap_or(libc::c_int::MAX);
     let buffers = [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "rmem_max"),
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "wmem_max"),
     ];
     for (force, ask, limit) in buffers {
-        // Only the machine's real root can exceed the limit.
+        // Only real root can exceed the limit.
         sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, asked)
             .or_else(|_| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, ask, asked))?;
         let granted = match ask {
             libc::SO_RCVBUF => sockopt::socket_recv_buffer_size(socket)?,
             _ => sockopt::socket_send_buffer_size(socket)?,
         };
-        // Half of the wanted size is enough for full packets.
+        // Half is enough for full packets.
         if (granted as u64) < wanted / 2 {
             return Err(io::Error::other(format!(
                 "a window of {window} needs a buffer of {} and gets {}: raise \
@@ -294,7 +294,7 @@ pub(super) fn accept(
     Ok(None)
 }
 
-/// Receives the data of all connections of `tcp`; calls `ended` when a connection is complete.
+/// Receives all connections' data; calls `ended` for each complete one.
 fn take_all(
     listener: &TcpListener,
     tcp: &KernelTcp,
@@ -317,10 +317,10 @@ fn take_all(
     })
 }
 
-/// Writes until `end`, and waits until the other end has everything; returns the kernel's counters.
+/// Writes until `end`, and waits for the other end; returns the counters.
 pub(super) fn give(stream: TcpStream, end: End, stop: &AtomicBool) -> io::Result<Segments> {
     match pour(&stream, end, stop) {
-        // When both ends stop, one of them finds the other closed.
+        // One of two stopping ends finds the other closed.
         Err(error) if !stop.load(Ordering::Relaxed) => return Err(error),
         _ => {}
     }
@@ -338,7 +338,7 @@ fn pour(mut stream: &TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
         left -= patiently(stream.write(&piece[..len]))?.unwrap_or(0) as u64;
     }
     stream.shutdown(Shutdown::Write)?;
-    // The other end closes when it has read everything.
+    // The other end closes after reading everything.
     take(stream, None, &AtomicU64::new(0), stop)
 }
 
@@ -363,7 +363,7 @@ pub(super) fn take(
     Ok(())
 }
 
-/// Turns a timeout into `None`: a chance to check for a stop request.
+/// Turns a timeout into `None`.
 fn patiently<T>(moved: io::Result<T>) -> io::Result<Option<T>> {
     match moved {
         Ok(moved) => Ok(Some(moved)),

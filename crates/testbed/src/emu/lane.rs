@@ -12,22 +12,22 @@ use super::superpacket::Shape;
 use crate::link::{Fate, Link, Passage};
 use crate::scenario::LinkBetween;
 
-/// Segments due within this time of each other may be written as one packet.
+/// Segments due within this time may be written as one packet.
 const CLUMP: Span = Span::from_micros(50);
 
 pub(super) struct Lane {
-    /// The node at the link's end; a host, if the link is the last of a route.
+    /// The node at the link's end, possibly a host.
     pub(super) to: usize,
     pub(super) link: Link,
     /// The latest offer. A link's time must not go back, but the lanes before are not in time
     /// order.
     pub(super) offered: Time,
     pub(super) due: VecDeque<Run>,
-    /// Packets of bunched runs ([`Run::bunched`]) that the queue or CoDel dropped.
+    /// Bunched packets ([`Run::bunched`]) that the queue or CoDel dropped.
     pub(super) burst_drops: u64,
 }
 
-/// Segments of one frame that are passed on together.
+/// Segments of one frame that travel together.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) at: Time,
@@ -89,7 +89,7 @@ impl Lane {
         on_their_way
     }
 
-    /// Inserts a run by its due time: at the end, except for reordering.
+    /// Inserts a run by its due time.
     fn schedule(&mut self, slab: &mut Slab, run: Run) {
         slab.hold(run.slot);
         if self.due.back().is_none_or(|last| last.at <= run.at) {
@@ -108,7 +108,7 @@ impl Run {
         Run { at, segments, turned_bit, ..self.clone() }
     }
 
-    /// Whether `next` can be written together with this run, whose first segment is due at `first`.
+    /// Whether `next` can join this run, first due at `first`.
     fn takes(&self, next: &Run, first: Time) -> bool {
         self.segments.end == next.segments.start
             && next.at >= self.at

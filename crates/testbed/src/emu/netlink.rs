@@ -12,8 +12,7 @@ const HEADER: usize = 16;
 struct Request(Vec<u8>);
 
 impl Request {
-    /// A request for the device with index `device`; `rest` follows the index in the fixed
-    /// part.
+    /// A request for `device`, with the rest of the fixed part.
     fn new(kind: u16, flags: libc::c_int, device: i32, rest: &[u8]) -> Request {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
@@ -57,7 +56,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sets the length of a device's transmit queue, in packets.
+/// Sets a device's transmit queue, in packets.
 pub(super) fn set_queue_length(device: i32, packets: u32) -> io::Result<()> {
     // Changes no flags.
     Request::new(libc::RTM_NEWLINK, 0, device, &[0; 8])
@@ -78,7 +77,7 @@ pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::R
     // `struct tc_tbf_qopt`: the rate and a zero peak rate (12 bytes each), the room, the burst
     // (`TCA_TBF_BURST` replaces it), and the burst of the peak rate.
     const RATE: usize = 12;
-    // No emulation carries more than 34 Gbit/s (2³² bytes/s), so higher limits are not needed.
+    // No emulation carries more than 34 Gbit/s (2³² bytes/s).
     let bytes_per_second = u32::try_from(rate.as_bps() / 8).unwrap_or(u32::MAX);
     let mut options = [0; 2 * RATE + 12];
     options[1] = TC_LINKLAYER_ETHERNET;

@@ -1,8 +1,8 @@
-//! Memory for packets in flight: large chunks, each used again when its last packet is released.
+//! Memory for packets in flight: large chunks, used again after their last packet.
 
 use std::io;
 
-/// The largest read: the largest packet and its device header.
+/// The largest packet and its device header.
 pub(super) const LARGEST_FRAME: usize = 65_536 + 64;
 
 const CHUNK: usize = 1 << 20;
@@ -55,7 +55,7 @@ impl Slab {
         Ok(Some(Slot { chunk: self.current, start: chunk.used as u32, len: len as u32 }))
     }
 
-    /// Adds a reference to a frame that was just read or is held.
+    /// Adds a reference to a frame.
     pub(super) fn hold(&mut self, slot: Slot) {
         let chunk = &mut self.chunks[slot.chunk as usize];
         chunk.live += 1;

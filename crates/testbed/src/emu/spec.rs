@@ -9,20 +9,20 @@ use super::EmulationError;
 use crate::link::{ETHERNET_FRAMING, LinkSpec, UDP_IP};
 use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 
-/// Maximum number of hosts: each host has its own value of the address's last byte.
+/// Maximum number of hosts: each has its own last address byte.
 pub(crate) const MAX_HOSTS: usize = 200;
 
-/// Full packets that can wait for a host's card: a device queue's usual length.
+/// Full packets in a card's queue: a device's usual length.
 const CARD_QUEUE: u64 = 1_000;
 
 /// Hosts, and the network between them.
 #[derive(Clone, Debug)]
 pub struct EmulationSpec {
-    /// The hosts' names; programs on any host can resolve them.
+    /// The hosts' names, resolved on every host.
     pub hosts: Vec<String>,
-    /// Routers, one-way links, given routes. Packets without a route are dropped and counted.
+    /// Routers, one-way links, given routes. Packets without a route are dropped.
     pub network: Network,
-    /// The largest IP packet on every host's device, at least 1280 for IPv6 to work.
+    /// The largest IP packet, at least 1280 for IPv6.
     pub mtu: u16,
     /// The seed of all random losses and delays. The programs' timing may still differ.
     pub seed: u64,

@@ -10,7 +10,7 @@ use longhaul_session::Exporter;
 /// Length of the code in bytes.
 pub(super) const CODE: usize = 16;
 
-/// The key of a sender for its codes, derived from the sender's session.
+/// A sender's key for its codes, derived from its session.
 #[derive(Clone)]
 pub(super) struct Author(Key);
 

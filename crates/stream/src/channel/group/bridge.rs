@@ -34,9 +34,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// may have withdrawn the member's right. Also the minimum length of an epoch, unless its sender
 /// numbers are used up.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// Maximum number of sending members. An epoch has at least two sender numbers for each.
+/// Maximum number of sending members: an epoch has at least two numbers for each.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
-/// Maximum number of messages or datagrams handled in one direction before the other direction has
+/// Maximum number handled in one direction in a row.
 /// its turn.
 const TURN: usize = 64;
 
@@ -47,7 +47,7 @@ pub(super) struct Sender {
     pub(super) taken: Cell<u64>,
     /// Messages dropped for lack of memory.
     dropped: Cell<u64>,
-    /// Messages lost in the current epoch, and in all earlier epochs.
+    /// Messages lost in this epoch, and in earlier ones.
     lost: Cell<(u64, u64)>,
 }
 
@@ -73,10 +73,10 @@ pub(crate) struct Bridge {
 
 struct State {
     epoch: Epoch,
-    /// The number for the next sender of the epoch. No number is used twice.
+    /// The next sender's number; none is used twice.
     next: u32,
     speaking: u32,
-    /// The senders of the current and the previous epoch, by epoch and number.
+    /// Senders of this and the previous epoch, by epoch and number.
     senders: BTreeMap<(u64, u32), Rc<Sender>>,
     began: Instant,
     due: Option<Instant>,
@@ -107,7 +107,7 @@ impl Bridge {
         self.epochs.subscribe()
     }
 
-    /// Adds a member. `sender` is the state of a member that sends.
+    /// Adds a member; `sender` if it sends.
     pub(super) fn admit(self: &Rc<Self>, sender: Option<Sender>) -> Result<Member, Error> {
         let mut state = self.state.borrow_mut();
         if sender.is_some() {
@@ -123,7 +123,7 @@ impl Bridge {
         Ok(Member { bridge, sender, has_left: Cell::new(false) })
     }
 
-    /// Begins a new epoch. Members that have left do not get its key.
+    /// Begins a new epoch, without the members that have left.
     pub(super) fn renew(&self) {
         let mut state = self.state.borrow_mut();
         let number = state.epoch.number + 1;
@@ -156,7 +156,7 @@ impl Bridge {
     fn received(&self, seat: &Seat, via: u64, received: Received) {
         let sender = self.state.borrow().senders.get(&received.sender).cloned();
         let Some(sender) = sender else { return };
-        // Any subscriber could have sealed the message, so check its author.
+        // Any subscriber could have sealed the message.
         if !sender.author.made(&received.signed, &received.code) {
             return;
         }
@@ -170,7 +170,7 @@ impl Bridge {
         count.set(count.get() + 1);
     }
 
-    /// Records how many messages of each sender were lost in the current epoch.
+    /// Records each sender's losses in the current epoch.
     fn count(&self, ears: &Ears) {
         let state = self.state.borrow();
         for ((epoch, number), sender) in &state.senders {
@@ -236,7 +236,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Joins the group of `bridge` for the room `name`; `me` is the id of this server.
+    /// Joins the group of `bridge` for the room `name`.
     pub(super) fn new(
         bridge: Rc<Bridge>,
         rooms: &Rc<Rooms>,
@@ -252,7 +252,7 @@ impl Running {
         Ok(Running { bridge, from, to, socket, charge: rooms.charge(me) })
     }
 
-    /// Passes messages between the room and the group until the server ends.
+    /// Passes messages until the server ends.
     pub(super) async fn run(mut self) {
         let bridge = self.bridge.clone();
         let via = random_u64().max(1);
@@ -273,15 +273,14 @@ impl Running {
                 && let Some(taken) = room.read(|log| cursor.take(log))
             {
                 sent += 1;
-                // If the group is slower than the room, messages are lost, as with any slow
-                // subscriber.
+                // Messages are lost if the group is slower than the room.
                 if let Taken::Message(message) = taken {
                     voice.send(&self.socket, &message).await;
                 }
             }
             tokio::select! {
                 biased;
-                // This task keeps the bridge and the room, so waits for their changes cannot fail.
+                // This task keeps the bridge and the room.
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);

@@ -19,20 +19,20 @@ const MOST: usize = u16::MAX as usize;
 
 #[derive(Debug)]
 pub(super) struct Received {
-    /// The epoch of the message, and its sender in that epoch.
+    /// The message's epoch, and its sender there.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
     /// The encoded message, which `code` authenticates.
     pub(super) signed: Vec<u8>,
-    /// The authentication code that the sender computed for `signed`.
+    /// The sender's authentication code for `signed`.
     pub(super) code: [u8; CODE],
-    /// Whether a datagram of the message was lost and restored.
+    /// Whether a lost datagram of the message was restored.
     pub(super) restored: bool,
-    /// Whether a message that was sent later arrived first.
+    /// Whether a later message arrived first.
     pub(super) overtaken: bool,
 }
 
-/// An epoch whose key is known: the keys and the incomplete messages of its senders.
+/// An epoch with a known key, and its senders' incomplete messages.
 struct Known {
     epoch: Epoch,
     openers: BTreeMap<u32, Opener>,
@@ -48,7 +48,7 @@ impl Known {
 pub(super) struct Ears {
     now: Known,
     before: Option<(Known, Time)>,
-    /// This end's sender number: datagrams of this sender are ignored. `None` for a subscriber.
+    /// This end's own sender number, to ignore; `None` for a subscriber.
     own: Option<u32>,
     /// Datagrams of unknown flows, with their arrival times.
     early: VecDeque<(Time, Vec<u8>)>,
@@ -90,7 +90,7 @@ impl Ears {
         }
     }
 
-    /// Handles a datagram, and appends the messages that it completes to `out`.
+    /// Handles a datagram; appends completed messages to `out`.
     pub(super) fn take(&mut self, now: Time, datagram: &[u8], out: &mut Vec<Received>) {
         let Some(header) = Header::decode(datagram) else { return };
         if header.kind != Kind::Data {
@@ -118,7 +118,7 @@ impl Ears {
         known.senders.take(sender, header.block, &self.scratch[..len], &mut self.joined);
         let sender = (known.epoch.number, sender);
         for Joined { message: mut signed, restored, late: overtaken } in self.joined.drain(..) {
-            // A correct sender never sends a message without a code or with invalid content.
+            // A correct sender sends no such message.
             let Some(code) = signed.last_chunk().copied() else { continue };
             signed.truncate(signed.len() - CODE);
             let Some(message) = decode(&signed) else { continue };

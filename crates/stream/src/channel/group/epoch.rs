@@ -39,12 +39,12 @@ impl FlowKey {
     }
 }
 
-/// An epoch. The keys of all its flows are derived from its key.
+/// An epoch, whose key gives the keys of all its flows.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Epoch {
     pub(super) number: u64,
     suite: Suite,
-    /// The flow of the server. The flows of other senders follow in the order of their numbers.
+    /// The server's flow. The other senders' flows follow by number.
     flow: u32,
     key: [u8; 32],
 }
@@ -82,7 +82,7 @@ impl Epoch {
         Group { epoch: self.number, flow: self.flow, key, ..described(group, self.suite) }
     }
 
-    /// Returns the message for a sender, with the key of this sender's flow only.
+    /// Returns the message for a sender, with its own flow's key.
     pub(super) fn for_sender(&self, group: &multicast::Group, sender: u32, origin: u64) -> Group {
         let FlowKey { epoch, flow, suite, key } = self.of(sender);
         Group { epoch, flow, key: key.to_vec(), origin, ..described(group, suite) }
@@ -140,7 +140,7 @@ impl Described {
         Ok(Described { address, hops, epoch })
     }
 
-    /// Returns the key of a sender's flow, from a description for this sender.
+    /// Returns the key of a sender's flow.
     pub(super) fn of_sender(&self) -> FlowKey {
         let Epoch { number: epoch, suite, flow, key } = self.epoch;
         FlowKey { epoch, flow, suite, key }

@@ -60,7 +60,7 @@ impl Bridge {
         send(writer, ChannelTold::Group(member.group())).await?;
         loop {
             tokio::select! {
-                // The bridge lives as long as its member, so this wait cannot fail.
+                // The bridge lives as long as its member.
                 _ = epochs.changed() => send(writer, ChannelTold::Group(member.group())).await?,
                 _ = tick.tick() => if let Some(sender) = &member.sender {
                     let (count, dropped) = (sender.taken.get(), sender.dropped());
@@ -89,7 +89,7 @@ impl Bridge {
         let mut epochs = self.epochs();
         let member = self.admit(None)?;
         send(writer, ChannelTold::Group(member.group())).await?;
-        // Send the last messages only once, because the room may have many keys.
+        // Send the last messages only once: there may be many.
         let mut last = Some(keys);
         loop {
             tokio::select! {

@@ -31,7 +31,7 @@ type Place = (Group, Epoch);
 struct Shared<'a> {
     control: &'a Control,
     seen: RefCell<Seen>,
-    /// The random number that the server chose when it created the room.
+    /// The room's random number.
     run: Cell<u64>,
     place: watch::Sender<Option<Place>>,
     /// Notifies that this end receives from the group.
@@ -47,7 +47,7 @@ pub(super) fn join(group: &Group) -> Result<UdpSocket, Error> {
 }
 
 impl Control {
-    /// Receives from the group, and keeps the session with the server that distributes the keys.
+    /// Receives from the group, and keeps the session for the keys.
     pub(in crate::channel) async fn listen(
         mut self,
         first: Link,
@@ -81,8 +81,7 @@ impl Control {
 }
 
 impl Shared<'_> {
-    /// Keeps a session until `ends` completes. `ends` also completes when the program drops its
-    /// receiver.
+    /// Keeps a session until `ends` completes or the program drops its receiver.
     async fn attend(
         &self,
         link: Link,
@@ -133,12 +132,12 @@ impl Shared<'_> {
                 _ => {}
             }
         }
-        // The server may be gone, so a goodbye that fails is no error.
+        // A failed goodbye is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }
 
-    /// Receives from the group once the server has described it. Returns only with an error.
+    /// Receives once the server has described the group. Returns only with an error.
     async fn hear(&self) -> Error {
         let mut places = self.place.subscribe();
         let counts = Arc::<Counts>::default();
@@ -188,11 +187,11 @@ impl Shared<'_> {
     }
 }
 
-/// Returns the length of the next datagram. Never completes without a group.
+/// Returns the next datagram's length; without a group, never.
 async fn receive(hearing: &Option<(Group, UdpSocket, Ears)>, bytes: &mut [u8]) -> usize {
     loop {
         let Some((_, socket, _)) = hearing else { return std::future::pending().await };
-        // Ignore an error: the next datagram may arrive without one.
+        // The next datagram may arrive without an error.
         if let Ok(len) = socket.recv(bytes).await {
             return len;
         }

@@ -33,7 +33,7 @@ struct Place {
 }
 
 impl Control {
-    /// Sends to the group, and keeps the session with the server that distributes the keys.
+    /// Sends to the group, and keeps the session for the keys.
     pub(in crate::channel) async fn speak(
         self,
         first: Link,
@@ -146,7 +146,7 @@ impl Control {
         speaking: &mut Option<(Place, UdpSocket, Voice)>,
     ) -> Result<(), Error> {
         match speaking {
-            // Keep the sealer of this key: a second sealer would use the same nonces again.
+            // Keep this sealer: a second one would use the same nonces.
             Some((old, ..)) if old.key == place.key => {}
             Some((old, _, voice)) if old.group == place.group => {
                 voice.renew(place.key.sealer(), Some(place.author.clone()), place.is_first);

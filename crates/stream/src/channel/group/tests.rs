@@ -47,7 +47,7 @@ fn no_two_senders_or_epochs_have_a_key_in_common() {
     for epoch in [epoch(1), epoch(2), epoch(2)] {
         for sender in 0..MAX_SENDERS {
             let (mut sealer, mut out) = (epoch.of(sender).sealer(), [0; 100]);
-            // The same content with the same number has equal ciphertexts only under one key.
+            // Equal ciphertexts would need one key.
             assert_eq!(sealer.next_number().0, 0);
             let len = sealer.seal(Data, 0, &[0; 40], &mut out).unwrap();
             sealed.insert(out[16..len].to_vec());
@@ -107,7 +107,7 @@ fn only_the_author_makes_its_code_and_a_subscriber_cannot() {
     let author = Author::test(5);
     let received = hear(&mut ears, NOW, &voice(&epoch, 5).datagrams(NOW, &message(1, 20)));
     assert!(author.made(&received[0].signed, &received[0].code));
-    // A subscriber has the key of the flow, but not the key of the author.
+    // A subscriber has the flow's key, but not the author's.
     let to = "239.1.2.3:5000".parse().unwrap();
     let forger = Some(Author::test(6));
     let mut forger = Voice::new(to, 1_452, Code::None, epoch.of(7).sealer(), forger);
@@ -149,7 +149,7 @@ fn a_sender_has_the_key_of_its_own_flow_alone() {
     assert!(described.of_sender() == epoch.of(4));
     assert_eq!((told.origin, described.hops), (77, 1));
     assert_eq!(epoch.sender(FlowId(told.flow)), Some(4));
-    // A sender that uses its own key as the key of an epoch can open nothing.
+    // A sender's own key, as an epoch's key, opens nothing.
     let mut ears = Ears::new(described.epoch, None);
     for sender in [SERVER, 4, 5] {
         let datagrams = voice(&epoch, sender).datagrams(NOW, &message(1, 20));

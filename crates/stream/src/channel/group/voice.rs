@@ -11,16 +11,16 @@ use tokio::net::UdpSocket;
 use super::author::{Author, CODE};
 use crate::channel::outbound::{Sending, WAIT};
 
-/// Delay before a sender uses a new key, so that the other members have the key first.
+/// Delay before a sender uses a new key: the others must have it first.
 const SWITCH: Span = Span::from_millis(200);
 
 pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
     seal: Sealer,
-    /// Proves to the server who sent a message; `None` at the server, which needs no proof.
+    /// Proves the sender to the server; `None` at the server.
     author: Option<Author>,
-    /// The key and author that [`Voice::renew`] has set, and when they replace the present ones.
+    /// The next key and author, and when they replace the present ones.
     next: Option<(Sealer, Option<Author>, Time)>,
     cut: Vec<Datagram>,
     sent: usize,
@@ -45,7 +45,7 @@ impl Voice {
         self.next = Some((seal, author, clock::now() + wait));
     }
 
-    /// Splits a message into datagrams; returns whether that was possible.
+    /// Splits a message into datagrams, if possible.
     fn cut(&mut self, now: Time, message: &Message) -> bool {
         if let Some((seal, author, _)) = self.next.take_if(|(.., at)| *at <= now) {
             (self.seal, self.author) = (seal, author);
@@ -83,7 +83,7 @@ impl Voice {
     /// due.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
-        // A failed send has the effect of a loss on the path.
+        // A failed send is like a loss on the path.
         let _ = self.flush_to(socket).await;
     }
 

@@ -1,4 +1,4 @@
-//! Parts of a scenario that an emulation leaves out or changes, such as simulated disks.
+//! Parts of a scenario that an emulation leaves out or changes.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::copies::is_alone;
 use super::streams::{kernels_name, knows};
 use crate::scenario::{Amount, Flow, Host, Scenario, Tcp, Traffic, Transfer};
 
-/// Each missing part, with the name of its host or flow.
+/// The missing parts, each with its host or flow.
 pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     let mut absent: Vec<String> = Vec::new();
     for (place, host) in scenario.hosts.iter().enumerate() {

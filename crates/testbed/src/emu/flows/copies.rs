@@ -1,4 +1,4 @@
-//! Copies by the real program `longhaul`: a server on each receiving host, a client for each flow.
+//! Copies by the real `longhaul`: a server per receiving host, a client per flow.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,9 +28,9 @@ pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
-/// Generous timeout for a server's start, even on a busy machine.
+/// Timeout of a server's start, even on a busy machine.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often to check for the end of a run.
+/// Interval of checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) struct Copies {
@@ -46,7 +46,7 @@ struct Server {
     id: String,
 }
 
-/// A child process that is killed when this handle is dropped.
+/// A child process, killed on drop.
 pub(super) struct Kept(pub(super) Child);
 
 impl Drop for Kept {
@@ -94,7 +94,7 @@ impl Copies {
         Ok(Some(copies))
     }
 
-    /// Creates the identity that all clients share; returns its id.
+    /// Creates the clients' common identity; returns its id.
     fn identity(&self) -> Result<String, EmulationError> {
         let output = Command::new(&self.binary).arg("id").env(CONFIG, self.client()).output();
         let output = output.map_err(|error| failed("run longhaul id", &error))?;
@@ -166,7 +166,7 @@ impl Copies {
         let child = command
             .map_err(|error| text(&error))?
             .args(["cp", "--json", "-q", "--memory", BUDGET, "--server-id", &server.id])
-            // Several scenarios use the same addresses for different paths.
+            // Scenarios use the same addresses for different paths.
             .arg("--no-path-memory")
             .args(arguments(run.flow, transfer))
             .args(limit(run.scenario, run.flow, transfer))
@@ -191,8 +191,7 @@ impl Copies {
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
                 events.store(end)?;
-                // A copy's progress after its last report is unknown, so the copy's time ends with
-                // that report.
+                // A copy's progress after its last report is unknown.
                 end.finished = over.is_some_and(|over| over <= Instant::now());
                 return Ok(());
             }
@@ -216,7 +215,7 @@ fn objects(
     let lasts = |place: usize| matches!(scenario.flows[place].amount, Amount::Lasts(_));
     let largest = sizes.iter().filter(|(place, _)| lasts(*place)).max_by_key(|(_, size)| *size);
     let whole = sizes.iter().filter(|(place, _)| !lasts(*place));
-    // At the end of the run, each complete object exists at its sender and at its receiver.
+    // Each complete object is at its sender and its receiver.
     let all = whole.fold(0u64, |sum, (_, size)| sum.saturating_add(2 * size.get()));
     let all = all.saturating_add(largest.map_or(0, |(_, size)| size.get()));
     let scratch = Scratch::new(Bytes::new(all)).map_err(|error| failed("copies", &error))?;
@@ -344,7 +343,7 @@ fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
     rate.map_or(Vec::new(), |rate| vec!["--bwlimit".to_owned(), format!("{}bit", rate.as_bps())])
 }
 
-/// Whether exactly one copy, and no other flow, leaves a host.
+/// Whether exactly one flow, a copy, leaves a host.
 pub(super) fn is_alone(scenario: &Scenario, host: usize) -> bool {
     let mut leaving = scenario.flows.iter().filter(|flow| flow.from == host);
     let first = leaving.next();

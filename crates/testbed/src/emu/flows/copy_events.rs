@@ -11,13 +11,13 @@ pub(super) struct CopyEvents {
     summary: Option<Value>,
     error: Option<String>,
     series: Vec<(Span, Bytes)>,
-    /// The counters of the last report, and the duration of the session's setup.
+    /// The last report's counters, and the session's setup.
     so_far: FlowCounts,
     setup: Span,
 }
 
 impl CopyEvents {
-    /// Processes a line that arrived `at` after the copy's start.
+    /// Processes a line, `at` after the copy's start.
     pub(super) fn take(&mut self, line: &str, at: Span) {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         match event["event"].as_str() {
@@ -71,7 +71,7 @@ impl CopyEvents {
     }
 }
 
-/// An event's field as a time span in seconds; zero if the field is missing.
+/// A time span in seconds; zero if missing.
 fn span(event: &Value, name: &str) -> Span {
     Span::from_secs_f64(event[name].as_f64().unwrap_or_default())
 }

@@ -19,7 +19,7 @@ const BUFFER: usize = 8 << 20;
 /// The receiver's polling interval. After the sender's end, the receiver waits a round trip plus
 /// twice this interval for further datagrams.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Maximum number of datagrams before the sender checks whether the flow has ended.
+/// Datagrams between checks for the flow's end.
 const TURN: u32 = 64;
 
 #[derive(Default)]
@@ -55,21 +55,21 @@ pub(super) fn run(run: &Run<'_>, udp: &Udp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// Counts for datagrams without numbers: duplicates cannot be detected.
+/// Counts for datagrams without numbers or duplicates.
 fn counts(sent: u64, came: u64) -> FlowCounts {
     let lost = Some(sent.saturating_sub(came));
     FlowCounts {
         sent: Some(sent),
         received: Some(came),
         lost,
-        // UDP does not retransmit; like iperf's receiver, this reports missing datagrams as lost.
+        // Like iperf's receiver, this reports missing datagrams as lost.
         reported_lost: lost,
         retransmitted: Some(0),
         ..FlowCounts::default()
     }
 }
 
-/// The sending socket and the receiving socket; the sending socket is connected.
+/// The connected sending socket and the receiving socket.
 fn sockets(run: &Run<'_>) -> io::Result<(UdpSocket, UdpSocket)> {
     let of = |name: &str| run.emulation.addresses(name).map_err(io::Error::other);
     let bind = |name: &str, port: u16| -> io::Result<UdpSocket> {
@@ -93,7 +93,7 @@ fn rtt(run: &Run<'_>) -> Span {
     ways.iter().flatten().fold(Span::ZERO, |sum, way| sum + routes.delay(way))
 }
 
-/// Sends until the flow's end; returns the number of datagrams.
+/// Sends until the flow's end; returns the number sent.
 fn send(run: &Run<'_>, udp: &Udp, payload: u32, socket: &UdpSocket) -> io::Result<u64> {
     let seed = run.scenario.seed ^ Random::new(run.place as u64).bits();
     let mut random = Random::new(seed);
@@ -112,15 +112,14 @@ fn send(run: &Run<'_>, udp: &Udp, payload: u32, socket: &UdpSocket) -> io::Resul
     let mut sent = 0;
     while sent < left {
         let until = over.map_or(due, |over| due.min(over));
-        // The system timer is coarse: datagrams that became due during a wait go out in one batch.
+        // The system timer is coarse, so overdue datagrams go out together.
         if run.stop.wait(Some(until)) || over.is_some_and(|over| over <= due) {
             break;
         }
         for _ in 0..TURN {
             match socket.send(&piece) {
                 Ok(_) => {}
-                // The receiver has closed, or the card's queue is full: the datagram counts as
-                // lost.
+                // The receiver has closed, or the card's queue is full: lost.
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -147,7 +146,7 @@ fn is_passing(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Counts datagrams until the sender has `ended` and none can still be in flight.
+/// Counts datagrams until `ended` and none is in flight.
 fn receive(socket: &UdpSocket, ended: impl Fn() -> bool, rtt: Span) -> Came {
     let (mut room, mut came) = (vec![0; 65_536], Came::default());
     let mut quiet_since = None;

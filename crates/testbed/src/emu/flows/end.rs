@@ -20,26 +20,26 @@ pub struct FlowEnd {
     pub started: Time,
     /// The amount to deliver; `None` for an endless flow.
     pub object: Option<Bytes>,
-    /// The delivered amount, each byte once; for UDP, all arrivals.
+    /// The delivered amount; for UDP, all arrivals.
     pub delivered: Bytes,
     /// Time from the flow's start until all data were delivered or it was stopped. For a copy that
     /// was cut off: until its last report.
     pub took: Span,
-    /// The part of `took` that a copy's session needed before the first datagram of the object.
+    /// A copy's session setup, as a part of `took`.
     pub setup: Span,
-    /// Whether the flow delivered everything, or ran for its full time.
+    /// Whether the flow delivered everything, or ran its full time.
     pub finished: bool,
     /// Why the flow did not finish.
     pub error: Option<String>,
     /// The counters.
     pub counts: FlowCounts,
-    /// The duration of each mouse (short TCP connection), in the order of their starts.
+    /// The duration of each mouse, by start.
     pub lives: Vec<Span>,
     /// For copies and TCP: time since the start, and bytes delivered by then.
     pub series: Vec<(Span, Bytes)>,
 }
 
-/// Counters of a flow's ends, in datagrams (segments of TCP); `None` for an unknown value.
+/// Counters of a flow's ends, in datagrams (segments of TCP).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
     /// Sent in all.
@@ -52,11 +52,11 @@ pub struct FlowCounts {
     pub duplicates: Option<u64>,
     /// Sent and never received. For a copy that was cut off: blocks found missing.
     pub lost: Option<u64>,
-    /// Losses as reported to the sender; one loss may count several times.
+    /// Losses reported to the sender, possibly repeatedly.
     pub reported_lost: Option<u64>,
     /// Blocks of the object.
     pub blocks: Option<u64>,
-    /// Highest number of rounds that a segment (part of the object) needed.
+    /// Most rounds that a segment (part of the object) needed.
     pub rounds: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Short TCP connections ("mice"): at given times, or each after the end of the one before.
+//! Short TCP connections ("mice"): at given times, or one after the other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -16,9 +16,9 @@ use super::{Run, duration, streams};
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Mice};
 
-/// Maximum number of concurrent mice; the next one waits until the oldest finishes.
+/// Maximum number of mice at once; the next one waits.
 const MOST_AT_ONCE: usize = 256;
-/// How often to check for the end of a run.
+/// Interval of checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 struct Nest<'r> {
@@ -28,9 +28,9 @@ struct Nest<'r> {
     size: Bytes,
     over: AtomicBool,
     received: AtomicU64,
-    /// For each mouse in flight, by its port: its index and its start.
+    /// Mice in flight by port: index and start.
     ports: Mutex<BTreeMap<u16, (usize, Instant)>>,
-    /// For each mouse that has arrived, by its index: the time from its start to its end.
+    /// Arrived mice by index: duration.
     lives: Mutex<BTreeMap<usize, Span>>,
     segments: Mutex<Segments>,
     trouble: Mutex<Option<String>>,
@@ -58,7 +58,7 @@ pub(super) fn run(run: &Run<'_>, mice: &Mice, end: &mut FlowEnd) -> Result<(), S
     };
     thread::scope(|scope| {
         let taking = scope.spawn(|| nest.take_all(&listener));
-        // The sending sockets belong to the sending host, and so does the thread that opens them.
+        // The sending thread and its sockets belong to the sending host.
         let sent = run.emulation.enter_host(run.from(), || nest.send_all(mice));
         if let Err(error) = sent {
             nest.fail(&error);
@@ -87,7 +87,7 @@ fn with<T, R>(lock: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
 impl Nest<'_> {
     fn fail(&self, error: &dyn std::fmt::Display) {
         if self.is_over() {
-            // When both ends stop, one of them finds the other closed.
+            // One of two stopping ends finds the other closed.
             return;
         }
         with(&self.trouble, |trouble| {
@@ -131,7 +131,7 @@ impl Nest<'_> {
             while !self.is_over() && away.iter().any(|mouse| !mouse.is_finished()) {
                 self.run.stop.wait(Some(Instant::now() + LOOK_EVERY / 10));
             }
-            // After a stop of the run, mice may still be in flight. They check only `over`.
+            // Mice in flight check only `over`.
             self.over.store(true, Ordering::Relaxed);
         });
     }

@@ -35,9 +35,9 @@ pub use end::{FlowCounts, FlowEnd};
 
 use copies::Copies;
 
-/// The first port for receivers; each flow has its own port.
+/// The first receiver's port; each flow has its own.
 const FIRST_PORT: u16 = 20_000;
-/// Maximum number of flows of a run: each needs a port and threads.
+/// Maximum number of flows: each needs a port and threads.
 pub const MAX_FLOWS: usize = 1_000;
 
 /// Tells all flows of a run to stop.
@@ -60,7 +60,7 @@ impl Stop {
         self.said.load(Ordering::Relaxed)
     }
 
-    /// Waits for the stop, at most until `until` if given; returns whether the stop was signalled.
+    /// Waits for the stop, or until `until`; returns whether it was signalled.
     pub(super) fn wait(&self, until: Option<Instant>) -> bool {
         let (door, bell) = &*self.bell;
         let mut inside = door.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,7 @@ impl<'e> Flows<'e> {
         Ok(Flows { emulation, scenario, copies, absent })
     }
 
-    /// The parts of the scenario that this emulation does not provide, each with its host or flow.
+    /// The parts of the scenario that are left out.
     pub fn absent(&self) -> &[String] {
         &self.absent
     }

@@ -1,4 +1,4 @@
-//! A temporary folder for a run, in memory if possible, removed however the run ends.
+//! A temporary folder for a run, in memory if possible.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -30,7 +30,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Creates a folder with room for `bytes`, in memory or else in the folder for temporary files.
+    /// Creates a folder with room for `bytes`, in memory if possible.
     pub(super) fn new(bytes: Bytes) -> io::Result<Scratch> {
         let elsewhere = std::env::temp_dir();
         let places = [Path::new(MEMORY), &elsewhere];
@@ -48,8 +48,7 @@ impl Scratch {
         let sweeper = Command::new("/bin/sh")
             .args(["-c", SWEEP, "sh"])
             .arg(folder.path())
-            // A separate process group, because a shell's `kill -9 %1` kills the whole group of
-            // this process.
+            // A shell's `kill -9 %1` kills the whole process group.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -66,10 +65,10 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(mut input) = self.sweeper.stdin.take() {
-            // If this write fails, the sweeper only takes longer.
+            // Without it the sweeper only takes longer.
             let _ = input.write_all(b"ended\n");
         }
-        // The folder is removed when the sweeper has ended.
+        // The sweeper removes the folder.
         let _ = self.sweeper.wait();
     }
 }

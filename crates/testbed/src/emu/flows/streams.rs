@@ -38,7 +38,7 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
             end.series.push((now, running.received()));
         }
     }
-    // As in the simulator, bytes still in the buffers when the flow's time ends do not count.
+    // As in the simulator, bytes still in buffers do not count.
     end.delivered = running.received();
     end.took = run.took();
     let sized = matches!(run.flow.amount, Amount::Size(_));
@@ -70,7 +70,7 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
-            // If this is forbidden, the kernel's limit stays; the emulation's notices say so.
+            // If forbidden, the kernel's limit stays; a notice says so.
             let _ = run.emulation.enter_host(host, widen);
         }
     }

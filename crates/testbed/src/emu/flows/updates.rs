@@ -22,12 +22,12 @@ use crate::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use crate::link::LinkSpec;
 use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 
-/// Missing updates count as lost if nothing arrives for this long after the last update is due.
+/// Missing updates are lost after this silence.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Interval of tests whether the channel is open; also the pause before the first update.
 const KNOCK: Duration = Duration::from_millis(200);
 const PORT: u16 = 7_717;
-/// The text of test updates, which are not counted.
+/// The text of uncounted test updates.
 const HELLO: &str = "hello";
 
 type Arrivals = Receiver<(String, Instant)>;
@@ -97,7 +97,7 @@ fn feed(
         let writer = scope.spawn(|| {
             for number in 0..run.count {
                 thread::sleep(at(number).saturating_duration_since(Instant::now()));
-                // One write per update, because TCP sends each write immediately.
+                // TCP sends each write immediately.
                 let line = format!("{number:0>width$}\n", width = run.size);
                 out.write_all(line.as_bytes())?;
             }
@@ -199,7 +199,7 @@ impl<'e> Channel<'e> {
         let trouble = |error: io::Error| failed("write an update", &error);
         let mut out =
             sender.0.stdin.take().ok_or_else(|| trouble(io::ErrorKind::NotFound.into()))?;
-        // Repeat the test update until the subscriber and the sender have joined the channel.
+        // Repeat until both have joined the channel.
         let late = Instant::now() + READY_WITHIN;
         loop {
             writeln!(out, "{HELLO}").map_err(trouble)?;
@@ -224,7 +224,7 @@ fn listen(said: &Receiver<String>, arrived: &Sender<(String, Instant)>) {
     }
 }
 
-/// Starts the program on a host; returns the process and the lines that it prints.
+/// Starts the program on a host; returns it and its lines.
 fn start(
     emulation: &Emulation,
     host: &str,
