@@ -148,8 +148,8 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // After its goodbye the other side needs no more data. Wait nevertheless: a caller may
-        // limit the streams with much data by pending calls.
+        // After its goodbye the other side needs no more data. Wait nevertheless: a caller counts
+        // this stream until the call returns.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}

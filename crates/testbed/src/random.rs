@@ -11,7 +11,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of `seed`; any seed is valid, also zero.
+    /// The stream of `seed`, which may be zero.
     pub fn new(seed: u64) -> Random {
         let mut mix = seed;
         let state = core::array::from_fn(|_| {
@@ -52,7 +52,7 @@ impl Random {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A random span with an exponential distribution of this mean.
+    /// A random span, exponentially distributed with this mean.
     pub fn exponential(&mut self, mean: Span) -> Span {
         Span::from_secs_f64(-libm::log(1.0 - self.unit()) * mean.as_secs_f64())
     }

@@ -4,12 +4,12 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// Proves that the reason for skipping a test was printed.
+/// Proves that the reason was printed.
 #[derive(Debug)]
 #[must_use = "a test that continues is not skipped: pass this to need!"]
 pub struct Skipped(());
 
-/// Evaluates to the value of a `Result<T, Skipped>`; ends the test if the result is an error.
+/// The value of a `Result<T, Skipped>`; an error ends the test.
 #[macro_export]
 macro_rules! need {
     ($result:expr) => {
@@ -23,7 +23,7 @@ macro_rules! need {
 /// Skips a test that needs something that `.ci/run` does not install, such as the emulator, IPv6,
 /// root or a mount.
 pub fn forbidden(reason: impl Display) -> Skipped {
-    // The test harness hides the output of `eprintln!`, so write to stderr directly.
+    // The harness hides the output of `eprintln!`.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
     Skipped(())
 }
@@ -39,7 +39,7 @@ pub fn uninstalled(reason: impl Display) -> Skipped {
     forbidden(reason)
 }
 
-/// Skips a test, as [`forbidden`] does, unless the host is `fit`.
+/// Skips a test unless the host is `fit`.
 pub fn unless(fit: bool, reason: impl Display) -> Result<(), Skipped> {
     if fit { Ok(()) } else { Err(forbidden(reason)) }
 }

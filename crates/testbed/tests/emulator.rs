@@ -109,8 +109,7 @@ fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
         let trips: Vec<Duration> = (0..30).map(ping).collect();
         let least = trips.iter().min().unwrap();
         assert!(*least >= Duration::from_millis(20), "{least:?}");
-        // Checks only the shortest of 30 round trips, because other load on the machine delays
-        // some.
+        // Other load on the machine delays some of the 30 round trips.
         assert!(*least < Duration::from_millis(23), "{trips:?}");
         a.send(b".").unwrap();
         echo.join().unwrap();
@@ -121,7 +120,7 @@ fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
 fn a_full_link_carries_its_rate() {
     for (mbps, super_packets) in [(100_u64, 400_u32), (1_000, 3_000)] {
         let rate = Rate::from_mbps(mbps);
-        // All packets wait in the queue, so the link is never idle.
+        // The link is never idle.
         let path = LinkSpec::path(rate, Span::from_millis(10));
         let link = LinkSpec { queue: Bytes::new(1 << 30), ..path };
         let emulation = need!(start(link.clone(), link));
@@ -132,7 +131,7 @@ fn a_full_link_carries_its_rate() {
             a.send(&payload).unwrap();
         }
         b.recv(&mut [0; 2_048]).unwrap();
-        // Uses the forwarder's own counters and clock, because this thread may wake up late.
+        // The forwarder's own clock: this thread may wake up late.
         let first = emulation.statistics().unwrap();
         let mut last = first.clone();
         loop {
@@ -145,14 +144,14 @@ fn a_full_link_carries_its_rate() {
         }
         let packets = (last.delivered - first.delivered) as f64;
         let seconds = last.elapsed.saturating_sub(first.elapsed).as_secs_f64();
-        // With all headers, a payload of 1,472 bytes takes 1,538 bytes of the link.
+        // A payload of 1,472 bytes takes 1,538 bytes of the link.
         let found = packets * 1_538.0 * 8.0 / seconds / rate.as_bps() as f64;
         assert!((found - 1.0).abs() < 0.05, "{mbps} Mbit/s: {found} of it");
         assert!(packets > f64::from(super_packets * 20) * 0.1, "{packets}");
     }
 }
 
-/// Polls until `is` holds. Fails the test if this takes far longer than expected.
+/// Polls until `is` holds; fails after far longer than expected.
 #[track_caller]
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -212,7 +211,7 @@ fn independent_loss_stays_independent_within_super_packets() {
     let pair = need!(start(lossy.clone(), link.clone()));
     check_independence(&pair, ("a", "b"), LOSS);
     drop(pair);
-    // The second link of a route gets super-packets as the first one left them.
+    // The second link gets super-packets from the first.
     let between = |from, to, link: &LinkSpec| LinkBetween { from, to, link: link.clone() };
     let network = Network {
         routers: vec!["r".into()],
@@ -351,7 +350,7 @@ fn super_packets_leave_a_host_whole() {
         let after = emulation.statistics().unwrap();
         let packets = after.offered + after.own_drops - before.offered - before.own_drops;
         assert!(packets >= u64::from(20 * EACH), "{packets}");
-        // Hosts also send their own packets, one per frame.
+        // Hosts also send packets of their own.
         let frames = after.frames - before.frames;
         assert!(frames * 10 < packets, "{packets} packets in {frames} frames");
     }
@@ -373,7 +372,7 @@ fn tcp_leaves_a_host_in_super_packets() {
     let statistics = emulation.statistics().unwrap();
     let sent = statistics.link("a", "b").unwrap().offered;
     assert!(sent > 20_000_000 / 1_460, "{sent}");
-    // Only data form super-packets: each acknowledgement is one frame.
+    // Each acknowledgement is one frame.
     let acknowledged = statistics.link("b", "a").unwrap().offered;
     let frames = statistics.frames - acknowledged.min(statistics.frames);
     assert!(frames * 4 < sent, "{sent} packets in {frames} frames");
@@ -423,7 +422,7 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     let status = emulation.command("b", "sh").unwrap().args(["-c", "exit 9"]).status().unwrap();
     assert_eq!(status.code(), Some(9));
 
-    // A program with a child: only SIGKILL ends either of them.
+    // Only SIGKILL ends either the program or its child.
     let script = "trap '' TERM INT HUP; echo started; sleep 86321 & sleep 86321; wait";
     let command = emulation.command("b", "sh").unwrap().args(["-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -446,7 +445,7 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.received(), bytes);
-    // Not faster than the link: 1 MB at 50 Mbit/s takes 160 ms.
+    // 1 MB at 50 Mbit/s takes 160 ms.
     assert!(running.wait().unwrap() > Span::from_millis(150));
     let (window, amount) = (Some(Bytes::new(64_000)), Amount::Lasts(Span::from_millis(100)));
     let timed = KernelTcp { amount, window, port: PORT + 3, ..tcp.clone() };
@@ -476,7 +475,7 @@ fn a_window_bounds_the_kernels_tcp_to_a_window_each_round_trip() {
         let (after, until) = so_far();
         let goodput = (after - before) / until.saturating_sub(from);
         let ratio = goodput.as_bps() as f64 / (window / rtt).as_bps() as f64;
-        // The kernel may send a whole super-packet late; a busy machine makes round trips longer.
+        // A whole super-packet may be late; a busy machine lengthens round trips.
         assert!((0.8..1.1).contains(&ratio), "{goodput} with a window of {window}: {ratio}");
     }
     let window = Some(Bytes::new(8 << 30));
@@ -521,7 +520,7 @@ fn overloaded() -> Result<Emulation, Skipped> {
 fn an_emulation_that_cannot_keep_up_is_invalid_with_the_reason() {
     let emulation = need!(overloaded());
     let (a, _b) = sockets(&emulation, false);
-    // 8,800 packets over 1,001 links, sent as fast as the kernel takes them.
+    // 8,800 packets over 1,001 links, at once.
     send_numbered(&a, 200, 44, 1_000);
     let deadline = Instant::now() + Duration::from_secs(60);
     let statistics = loop {
@@ -559,7 +558,7 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     let began = Instant::now();
     left1.send(b"first").unwrap();
     right1.recv(&mut [0; 8]).unwrap();
-    // 10 ms on the bottleneck, and 2 ms on each of the two access links.
+    // 10 ms on the bottleneck, 2 ms on each access link.
     assert!(began.elapsed() >= Duration::from_millis(14), "{:?}", began.elapsed());
 
     // 400 packets of 1500 bytes from each: 0.49 s of the bottleneck. With `first`, `left1` sends

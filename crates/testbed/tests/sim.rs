@@ -14,7 +14,7 @@ fn run(text: &str) -> SimOutcome {
     sim::run(&scenario(text)).expect("a run without errors")
 }
 
-/// Two hosts, `link` between them (a link's keys), and flows.
+/// Two hosts, `link`'s keys between them, and flows.
 fn pair(link: &str, flows: &[&str]) -> String {
     let flows = flows.iter().map(|flow| format!("\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n{flow}\n"));
     format!("[topology]\nkind = \"pair\"\nlink = {{ {link} }}\n{}", flows.collect::<String>())
@@ -55,10 +55,10 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
         let outcome = run(&pair(r#"rate = "100M", delay = "20ms""#, &[&flow]));
         let flow = &outcome.flows[0];
         assert_eq!((flow.delivered, flow.object), (Bytes::new(20_000_000), flow.object));
-        // RBUDP keeps its configured rate. Some of the others reach it late, or stay below it.
+        // RBUDP keeps its rate. Some others reach it late or never.
         let least = if row.name == "rbudp" { 84 } else { 20 };
         assert!(flow.goodput > Rate::from_mbps(least), "{}: {}", row.name, flow.goodput);
-        // The sender learns half a round trip later that the copy is complete.
+        // The sender learns it half a round trip later.
         let (finished, known) = (flow.finished.unwrap(), flow.known.unwrap());
         assert!(known > finished && known.since(finished) < Span::from_millis(30));
         assert_eq!(flow.accounts.dropped, 0);
@@ -68,7 +68,7 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
 #[test]
 fn a_scenario_that_cannot_be_simulated_is_refused_with_the_reason() {
     let of = |flow: &str| scenario(&pair("delay = \"5ms\"", &[flow]));
-    // The parser would refuse such a file, so the value is changed after parsing.
+    // The parser would refuse such a file.
     let mut unknown = of("protocol = \"rbudp\"\nsize = \"1MB\"");
     if let Traffic::Protocol(copy) = &mut unknown.flows[0].traffic {
         copy.protocol = "no".into();
@@ -140,7 +140,7 @@ fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
 
 #[test]
 fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
-    // `sabul-ornl` has no window, so the sender fills the buffer before the card.
+    // `sabul-ornl` has no window, so the buffer fills.
     let duplicates = |buffer: &str| {
         let keys = format!("nic = \"20M\"\nsend-buffer = \"{buffer}\"");
         let hosts = format!("[[host]]\nname = \"a\"\n{keys}\n");
@@ -248,7 +248,7 @@ fn copies_into_one_host_share_its_memory_in_equal_parts() {
         let there = flow.series[2].delivered.get();
         assert!(there > MEMORY / 2 && there < MEMORY / 2 + 3 * 5_000_000 + (2 << 20), "{there}");
     }
-    // 160 MB at 10 MB/s: the disk is never idle for lack of data.
+    // 160 MB at 10 MB/s: the disk is never idle.
     let ended = outcome.ended.since(Time::ZERO).as_secs_f64();
     assert!(ended > 16.0 && ended < 16.3, "{ended}");
 }
@@ -264,8 +264,7 @@ fn a_flow_elsewhere_changes_nothing() {
     let other = flow(3, 4, "mice = 9\narrivals = \"poisson\"\nevery = \"50ms\"");
     let alone = run(&format!("{star}{one}"));
     let beside = run(&format!("{star}{one}{other}"));
-    // Pulses (periodic reports) continue until the whole run ends, so the number of messages may
-    // differ.
+    // Pulses continue until the whole run ends.
     let counts = |outcome: &SimOutcome| Accounts { controls: 0, ..outcome.flows[0].accounts };
     assert_eq!(counts(&alone), counts(&beside));
     assert_eq!(alone.flows[0].finished, beside.flows[0].finished);
@@ -308,7 +307,7 @@ fn mice_by_interval(arrivals: &str) -> Vec<f64> {
         format!("mice = 4000\nsize = \"{SIZE}B\"\narrivals = \"{arrivals}\"\nevery = \"10ms\"");
     let path = pair(r#"rate = "1G", delay = "1ms""#, &[&flow]);
     let outcome = run(&format!("record-every = \"50ms\"\n{path}"));
-    // Each mouse is one segment, which arrives a constant time after the mouse's start.
+    // Each mouse is one segment, with a constant delay.
     let mut so_far: Vec<u64> =
         outcome.flows[0].series.iter().map(|point| point.delivered.get() / SIZE).collect();
     so_far.retain(|mice| *mice < 4_000);
@@ -375,7 +374,7 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
         ("receive-share = '85%'", "cubic"),
     ] {
         let (tcp, gtp) = beside_tcp(settings, "", tcp);
-        // GTP leaves 15 % of the 94.1 Mbit/s of TCP payload that the link carries.
+        // GTP leaves 15 % of 94.1 Mbit/s of TCP payload.
         let rest = 0.15 * 94.1;
         assert!(tcp > 0.8 * rest, "{settings}: TCP has {tcp} of {rest}, GTP {gtp}");
     }

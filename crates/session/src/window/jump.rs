@@ -6,7 +6,7 @@
 //! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
 //!   until all of the flight is acknowledged or lost.
 //! - **Safe Retreat** (3.5): after too many losses in the flight, the window is half of the bytes
-//!   that arrived.
+//!   that were not lost.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

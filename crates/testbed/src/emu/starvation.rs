@@ -5,10 +5,9 @@ use std::os::unix::fs::FileExt;
 
 use longhaul_proto::time::Span;
 
-/// The kernel's counter of a thread's wait for a processor.
 #[derive(Default)]
 pub(super) struct Starvation {
-    /// The thread's `schedstat`; `None` if the kernel does not count.
+    /// `None` if the kernel does not count.
     file: Option<File>,
 }
 
@@ -18,7 +17,7 @@ impl Starvation {
         Starvation { file: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// The wait since the thread started; zero if the kernel does not count.
+    /// The wait since the thread's start; zero without a counter.
     pub(super) fn so_far(&self) -> Span {
         let mut text = [0u8; 96];
         let read = |file: &File| file.read_at(&mut text, 0).ok();
@@ -27,7 +26,7 @@ impl Starvation {
     }
 }
 
-/// The second of three numbers: nanoseconds run, nanoseconds waited, time slices.
+/// The second number of nanoseconds run, nanoseconds waited, time slices.
 fn waited(text: &str) -> Option<Span> {
     Some(Span::from_nanos(text.split_whitespace().nth(1)?.parse().ok()?))
 }

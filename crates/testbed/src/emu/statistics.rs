@@ -6,7 +6,7 @@ use longhaul_proto::time::{Span, Time};
 
 use crate::link::LinkTally;
 
-/// Lateness up to this limit is acceptable for any delay.
+/// Acceptable lateness for any delay.
 pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
 /// The emulator's own drops up to this share of all packets do not invalidate a run.
@@ -24,7 +24,7 @@ pub struct Statistics {
     pub hosts: Vec<HostStatistics>,
     /// Packets in flight.
     pub in_flight: u64,
-    /// Packets that the hosts sent: offered to the first link of a route.
+    /// Packets that the hosts sent: offered to a route's first link.
     pub offered: u64,
     /// Frames that carried the offered packets; a super-packet is one frame.
     pub frames: u64,
@@ -33,9 +33,9 @@ pub struct Statistics {
     /// Packets that the emulator itself lost: a device queue or the memory was full, or a device
     /// refused a packet. A super-packet counts as the mean number of packets per frame.
     pub own_drops: u64,
-    /// Packets to an address without a route from their sender.
+    /// Packets without a route to their address.
     pub unrouted: u64,
-    /// The lateness of delivered packets relative to their due times.
+    /// The lateness of delivered packets.
     pub late: Lateness,
     /// An upper bound of the wait before the emulator read a packet: the time since it last found
     /// the device empty. The emulated delay starts at the read.
@@ -47,11 +47,11 @@ pub struct Statistics {
     pub notices: Vec<String>,
     /// Processor time of the forwarding thread.
     pub processor: Span,
-    /// Processor time, on all processors together, spent only to keep processors awake.
+    /// Processor time spent only to keep processors awake.
     pub awake: Span,
     /// Time since the start.
     pub elapsed: Span,
-    /// The shortest delay of any link, used by the verdict.
+    /// The shortest delay of any link, for the verdict.
     pub shortest_delay: Span,
 }
 
@@ -127,7 +127,7 @@ impl Statistics {
         Verdict::Valid
     }
 
-    /// The counters of the link from one node to another.
+    /// The counters of a link between two nodes.
     pub fn link(&self, from: &str, to: &str) -> Option<&LinkTally> {
         self.links.iter().find(|l| l.from == from && l.to == to).map(|l| &l.tally)
     }
@@ -183,10 +183,10 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// Buckets per power of two of nanoseconds, for percentiles accurate to 1/16.
+/// Buckets per power of two, for percentiles accurate to 1/16.
 const PARTS: usize = 16;
 
-/// A histogram of the lateness of packets, or of their waits.
+/// A histogram of lateness, or of waits.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     buckets: Vec<u64>,
@@ -206,7 +206,7 @@ impl Lateness {
         self.buckets[bucket(late.as_nanos())] += packets;
     }
 
-    /// The lateness that a share `share` of the packets did not exceed, accurate to 1/16.
+    /// The lateness of a share `share` of the packets, accurate to 1/16.
     pub fn percentile(&self, share: f64) -> Span {
         let all: u64 = self.buckets.iter().sum();
         let rank = (all as f64 * share).ceil() as u64;
@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// A valid run at the limit of own drops: 2 of 20,000 packets.
+    /// A run at the limit of own drops: 2 of 20,000.
     fn statistics() -> Statistics {
         let tally = LinkTally { offered: 20_000, ..LinkTally::default() };
         let link = LinkStatistics { from: "a".into(), to: "b".into(), tally };

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Length of the virtio header before every packet.
 pub(super) const DEVICE_HEADER: usize = 10;
 
-/// Maximum bytes of device, IP and transport headers of a packet that can be split.
+/// Maximum bytes of all headers of a packet that can be split.
 pub(super) const MOST_HEADERS: usize = 256;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -27,14 +27,14 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PUSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// The structure of a frame (device header and IP packet).
+/// The structure of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Offset of the transport header within the IP packet; 0 for a packet that is no super-packet.
+    /// Offset of the transport header in the IP packet; 0 for other packets.
     transport: usize,
-    /// Bytes of IP and transport headers; 0 for a packet that is no super-packet.
+    /// Bytes of IP and transport headers; 0 for other packets.
     headers: usize,
-    /// Payload bytes of all segments; the whole IP packet if it is no super-packet.
+    /// Payload bytes of all segments; for other packets, the whole IP packet.
     payload: usize,
     /// Payload bytes of each segment but the last.
     segment: usize,
@@ -71,7 +71,7 @@ pub(super) fn payload_start(frame: &[u8]) -> usize {
 }
 
 impl Shape {
-    /// Parses a frame; `None` if its headers are invalid or of an unknown kind.
+    /// Parses a frame, if its headers are valid and known.
     pub(super) fn of(frame: &[u8]) -> Option<Shape> {
         let packet = frame.get(DEVICE_HEADER..)?;
         let v6 = packet.first()? >> 4 == 6;
@@ -115,7 +115,7 @@ impl Shape {
         (self.headers + self.segment.min(self.payload - start)) as u32
     }
 
-    /// The byte range in the frame of the payload of the segments in `run`.
+    /// The byte range of the payload of the segments in `run`.
     pub(super) fn payload_of(&self, run: &Range<usize>) -> Range<usize> {
         let base = DEVICE_HEADER + self.headers;
         base + run.start * self.segment..base + self.payload.min(run.end * self.segment)
@@ -200,7 +200,7 @@ fn folded(mut sum: u32) -> u16 {
 mod tests {
     use super::*;
 
-    /// A frame as the kernel writes it: device header, IP, transport, payload 0, 1, 2, ….
+    /// A frame as the kernel writes it, with payload 0, 1, 2, ….
     fn frame(v6: bool, tcp: bool, segment: usize, payload: usize) -> Vec<u8> {
         let transport = if v6 { 40 } else { 20 };
         let headers = transport + if tcp { 32 } else { 8 };

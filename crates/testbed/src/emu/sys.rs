@@ -97,7 +97,7 @@ fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> 
 pub(super) enum Offload {
     /// TSO and USO.
     TcpAndUdp,
-    /// TSO only: the kernel splits UDP super-packets before the device.
+    /// TSO only: the kernel splits UDP super-packets first.
     TcpOnly,
 }
 
@@ -142,7 +142,7 @@ pub(super) fn set_ipv4(
     Ok(())
 }
 
-/// Gives a device an IPv6 address in a network of `prefix` bits; `socket` is an IPv6 socket.
+/// Gives a device an IPv6 address; `socket` is an IPv6 socket.
 pub(super) fn set_ipv6(
     socket: BorrowedFd<'_>,
     device: &str,
@@ -159,19 +159,17 @@ pub(super) fn set_ipv6(
         .map(drop)
 }
 
-/// Lets the calling thread preempt ordinary threads. Needs a privilege that a user namespace does
-/// not give.
+/// Lets the thread preempt ordinary ones; needs a privilege outside user namespaces.
 pub(super) fn run_first() -> io::Result<()> {
     schedule(libc::SCHED_RR, 1)
 }
 
-/// Runs the calling thread only on otherwise idle processors (`SCHED_IDLE`).
+/// Runs the thread only on idle processors (`SCHED_IDLE`).
 pub(super) fn run_last() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }
 
-/// Sets the scheduling of the calling thread through a system call, because musl's function always
-/// fails.
+/// Sets the thread's scheduling; musl's function always fails.
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel reads one int, valid for the call; 0 is the calling thread.
     let set = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &priority) };
@@ -194,8 +192,7 @@ pub(super) fn set_option(
 
 /// The numbers of segments with data that a TCP socket has sent, and of repeats.
 pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    // Offsets in the kernel's `struct tcp_info` (include/uapi/linux/tcp.h), which only grows at its
-    // end.
+    // Offsets in the kernel's `struct tcp_info` (include/uapi/linux/tcp.h), which only grows.
     const TOTAL_RETRANS: usize = 100;
     const DATA_SEGS_OUT: usize = 156;
     let mut answer = [0u8; 256];
@@ -240,15 +237,14 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
     const AT: &CStr = c"/proc";
     // SAFETY: plain system calls, strings are static; see `fork_first`.
     unsafe {
-        // This process must not keep other descriptors open after their owners have closed them.
+        // Other descriptors must not stay open.
         libc::dup2(lifeline, 0);
-        // A raw system call, because musl has no function for it.
+        // musl has no function for it.
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
-        // Lets the kernel reap orphans; no other process would.
+        // Lets the kernel reap orphans.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        // Programs look for themselves in /proc; if this mount is forbidden, they see the old
-        // `/proc`.
+        // Programs look for themselves in /proc; without this mount they see the old one.
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         libc::mount(PROC.as_ptr(), AT.as_ptr(), PROC.as_ptr(), flags, core::ptr::null());
         let mut byte = 0u8;

@@ -1,4 +1,4 @@
-//! Routes: the links that a packet takes from host to host.
+//! Routes: a packet's links from host to host.
 
 use super::EmulationError;
 use super::spec::EmulationSpec;

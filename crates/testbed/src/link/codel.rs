@@ -36,13 +36,13 @@ pub(super) struct CoDelState {
     last_count: u32,
     /// "Set to true if in drop state."
     dropping: bool,
-    /// The last drop, until the next packet completes the RFC's `dequeue`.
+    /// The last drop, until the RFC's `dequeue` is complete.
     just_dropped: Option<Drop>,
     /// "MAXPACKET: the largest packet seen so far."
     largest: Bytes,
 }
 
-/// A drop whose call of the RFC's `dequeue` has not finished.
+/// A drop with an unfinished `dequeue` of the RFC.
 #[derive(Clone, Copy, Debug)]
 struct Drop {
     at: Time,
@@ -63,7 +63,7 @@ impl CoDelState {
         self.largest = self.largest.max(wire);
         let mut dropped = self.just_dropped.take();
         if dropped.is_some_and(|drop| drop.at < now) {
-            // The queue was empty behind the drop, so `dequeue` finished without a packet.
+            // The queue was empty behind the drop.
             self.first_above = None;
             self.finish(codel, dropped.take(), false);
         }
@@ -89,7 +89,7 @@ impl CoDelState {
         false
     }
 
-    /// The rest of the RFC's `dequeue` after a drop; `late` describes the next packet.
+    /// The rest of the RFC's `dequeue` after a drop, for the next packet.
     fn finish(&mut self, codel: &CoDel, drop: Option<Drop>, late: bool) {
         let Some(drop) = drop else { return };
         if !drop.enters {
@@ -110,7 +110,7 @@ impl CoDelState {
         self.last_count = self.count;
     }
 
-    /// The RFC's `dodequeue`: whether packets have waited longer than the target for an interval.
+    /// The RFC's `dodequeue`: whether packets waited too long for an interval.
     fn is_late(&mut self, codel: &CoDel, waited: Span, now: Time, ahead: Bytes) -> bool {
         // "Went below - stay below for at least INTERVAL."
         if waited < codel.target || ahead <= self.largest {
@@ -156,8 +156,7 @@ mod tests {
     }
 
     impl Rfc {
-        /// The packet that leaves at `now`, when the wire was free at `free`; ignores later
-        /// arrivals.
+        /// The packet that leaves at `now`; the wire was free at `free`.
         fn dodequeue(&mut self, now: Time, free: Time) -> Option<(usize, bool)> {
             let codel = CoDel::default();
             let next = self.arrivals.pop_front_if(|(_, came)| *came <= now);
@@ -241,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_standing_queue_is_brought_down_and_a_short_burst_is_let_through() {
-        // 5 % over the rate for 40 s: with drop-tail the delay would grow to 2 s.
+        // 5 % over the rate for 40 s would give drop-tail 2 s of delay.
         let mut overfull = link(10);
         let every = (Bytes::new(1_500) / Rate::from_mbps(10)) * 100 / 105;
         let mut worst_late = Span::ZERO;
@@ -258,7 +257,7 @@ mod tests {
         let share = tally.managed as f64 / tally.offered as f64;
         assert!((0.02..0.08).contains(&share), "{share}");
 
-        // A burst of 70 ms of queue, drained within an interval: "good queue" (RFC 8289 §3.1).
+        // A burst of 70 ms, drained within an interval: "good queue" (RFC 8289 §3.1).
         let mut burst = link(10);
         assert!((0..58).all(|_| matches!(burst.offer(Time::ZERO, PACKET), Fate::Arrives(_))));
     }

@@ -13,13 +13,13 @@ pub enum Loss {
     /// No loss.
     #[default]
     None,
-    /// Each packet is lost with this probability, independently of the others.
+    /// Each packet is lost independently with this probability.
     Independent(LossRatio),
     /// Packets are lost in bursts.
     GilbertElliott(GilbertElliott),
     /// Each bit on the wire is wrong with this probability; one wrong bit loses the packet.
     BitErrors(f64),
-    /// A recorded pattern, packet by packet (`true`: lost), repeated at its end.
+    /// A recorded pattern (`true`: lost), repeated at its end.
     Pattern(Arc<[bool]>),
 }
 
@@ -93,7 +93,7 @@ impl Loss {
 #[derive(Clone, Debug)]
 pub(super) enum LossState {
     Never,
-    /// `left` packets pass before the next loss: one random draw per loss.
+    /// `left` packets pass before the next loss.
     Gap {
         share: f64,
         left: u64,
@@ -102,7 +102,7 @@ pub(super) enum LossState {
         chain: GilbertElliott,
         bad: bool,
     },
-    /// `left` bits pass before the next wrong one: one random draw per lost packet.
+    /// `left` bits pass before the next wrong one.
     Bits {
         share: f64,
         left: u64,
@@ -129,7 +129,7 @@ impl LossState {
         }
     }
 
-    /// Whether the next packet, `wire_bytes` long on the wire, is lost.
+    /// Whether the next packet is lost.
     pub(super) fn takes(&mut self, wire_bytes: u64, random: &mut Random) -> bool {
         match self {
             LossState::Never => false,
@@ -149,7 +149,7 @@ impl LossState {
                     *left -= bits;
                     return false;
                 }
-                // Wrong bits are independent, so restarting the count at the packet's end is exact.
+                // Wrong bits are independent, so a restarted count is exact.
                 *left = random.failures_before_success(*share);
                 true
             }

@@ -1,4 +1,4 @@
-//! One direction of a path in operation: each packet's fate.
+//! A link in operation: each packet's fate.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -20,18 +20,18 @@ pub enum Fate {
     Lost,
     /// The queue had no room.
     QueueFull,
-    /// CoDel dropped it: the queueing delay had stayed above the target for an interval.
+    /// CoDel dropped it.
     Managed,
     /// The policer's bucket was empty.
     Policed,
     /// The link was down.
     Down,
-    /// The packet was larger than the link's size limit.
+    /// Larger than the link's size limit.
     TooLarge,
 }
 
 impl Fate {
-    /// Whether the queue of the link dropped the packet: the queue was full, or CoDel decided so.
+    /// Whether a full queue or CoDel dropped the packet.
     pub(crate) fn is_queue(&self) -> bool {
         match self {
             Fate::QueueFull | Fate::Managed => true,
@@ -47,7 +47,7 @@ pub struct Passage {
     pub at: Time,
     /// Whether a duplicate arrives right behind it.
     pub twice: bool,
-    /// A random number that selects the bit to flip, if one is flipped.
+    /// Selects the bit to flip, if any.
     pub turned_bit: Option<u32>,
 }
 
@@ -78,7 +78,7 @@ pub struct LinkTally {
     pub duplicates: u64,
     /// Packets that arrive with a flipped bit.
     pub corrupted: u64,
-    /// Packets held back so that later packets can overtake them.
+    /// Packets held back for reordering.
     pub held_back: u64,
 }
 
@@ -89,15 +89,14 @@ pub struct LinkCount {
     pub name: &'static str,
     /// The count.
     pub value: u64,
-    /// The words after the count in a printed summary; empty for the counts that start every
-    /// summary.
+    /// The words after the count in a summary; empty for the first counts.
     pub words: &'static str,
 }
 
 impl LinkTally {
     /// All counts, in the order of output.
     pub fn counts(&self) -> [LinkCount; 13] {
-        // Every field is named, so that a new one does not compile until it is placed here.
+        // Every field is named, so a new one does not compile until it is placed.
         let LinkTally {
             offered,
             offered_bytes,
@@ -133,7 +132,7 @@ impl LinkTally {
 
     /// Packets that do not arrive, for any reason.
     pub fn dropped(&self) -> u64 {
-        // Destructured in full, so that a new field does not compile until it is placed here.
+        // Every field is named, so a new one does not compile until it is placed.
         let LinkTally {
             offered: _,
             offered_bytes: _,
@@ -152,7 +151,7 @@ impl LinkTally {
         lost + queue_full + managed + policed + down + too_large
     }
 
-    /// Packets that the queue of the link dropped: those with [`Fate::is_queue`].
+    /// Packets with [`Fate::is_queue`].
     pub(crate) fn dropped_by_queue(&self) -> u64 {
         self.queue_full + self.managed
     }
@@ -165,7 +164,7 @@ pub struct Link {
     schedule: Schedule,
     /// The rate at the current time.
     rate: RateCourse,
-    /// The rate at the time when the queue's packets are sent.
+    /// The rate when the queue's packets are sent.
     serves: RateCourse,
     random: Random,
     loss: LossState,
@@ -197,7 +196,7 @@ impl Link {
         }
     }
 
-    /// The link's current configuration, including schedule steps already applied.
+    /// The current configuration, with the schedule so far.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec
     }
@@ -216,7 +215,7 @@ impl Link {
         &self.tally
     }
 
-    /// The content of the queue at `now`, in bytes on the wire.
+    /// The queue at `now`, in bytes on the wire.
     pub(crate) fn backlog(&self, now: Time) -> Bytes {
         self.serialiser.backlog(now)
     }
@@ -291,7 +290,7 @@ impl Link {
         serialiser.accept(now, wire, rate, queue).ok_or(Fate::QueueFull)
     }
 
-    /// The arrival time of a packet that left the near end at `sent`.
+    /// When a packet arrives that left the near end at `sent`.
     fn arrival(&mut self, sent: Time) -> Time {
         let mut at = sent + self.spec.delay;
         let jitter = self.spec.jitter;
@@ -318,7 +317,7 @@ mod tests {
     use super::*;
     use crate::link::{Change, CoDel, Jitter, Loss, Policer, Reorder, Step};
 
-    /// Offers `n` packets, one per `every`; returns the link's counters and the fates.
+    /// Offers `n` packets, one per `every`; returns counters and fates.
     fn offered(spec: LinkSpec, n: u64, every: Span, packet: u32) -> (LinkTally, Vec<Fate>) {
         let mut link = Link::new(spec, 3);
         let fates = (0..n).map(|i| link.offer(Time::ZERO + every * i, packet)).collect();
@@ -333,7 +332,7 @@ mod tests {
         fates.iter().filter_map(at).collect()
     }
 
-    /// A link of 10 Mbit/s on which some packets of a fast sender meet this fate.
+    /// A link on which some packets of a fast sender meet this fate.
     fn doomed(fate: Fate) -> LinkSpec {
         let path = LinkSpec::path(Rate::from_mbps(10), Span::from_millis(1));
         match fate {
@@ -379,7 +378,7 @@ mod tests {
             queue: Bytes::new(10_000),
             ..LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(100))
         };
-        // Offered at 2 Gbit/s: a packet of 1538 bytes each 6.152 µs.
+        // 2 Gbit/s: 1538 bytes each 6.152 µs.
         let (tally, fates) = offered(gigabit, 100_000, Span::from_nanos(6_152), 1_500);
         let times = arrivals(&fates);
         let span = times[times.len() - 1].since(times[0]);
@@ -388,7 +387,7 @@ mod tests {
         assert!((rate.as_bps() as f64 / expected - 1.0).abs() < 1e-6, "{rate}");
         let half = tally.queue_full as f64 / tally.offered as f64;
         assert!((half - 0.5).abs() < 0.001, "{half}");
-        // The wait for the 10,000 bytes of the queue adds to the delay of 50 ms.
+        // The queue's 10,000 bytes add to the delay of 50 ms.
         let waited = times[times.len() - 1].since(Time::ZERO + Span::from_nanos(6_152) * 99_999);
         assert!(waited <= Span::from_millis(50) + Bytes::new(10_000) / Rate::from_mbps(1_000));
     }
@@ -521,7 +520,7 @@ mod tests {
         let rate = |mbps| Change::Rate(Some(Rate::from_mbps(mbps)));
         let over = Span::from_millis(200);
         let ramp = |mbps| Change::RateRamp { to: Rate::from_mbps(mbps), over };
-        // (change, every, from..until in ms, bytes that the new rate carries in that time)
+        // (change, every, from..until in ms, bytes at the new rate)
         let cases = [
             // The rate rises above the offered 500 Mbit/s: no loss. 250 kB drain in 2 ms.
             (rate(1_000), Span::from_micros(20), 102..202, 6_250_000),

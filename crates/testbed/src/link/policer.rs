@@ -1,4 +1,4 @@
-//! A policer: a token bucket that drops excess packets, without a queue.
+//! A token bucket that drops excess packets, without a queue.
 
 use longhaul_proto::time::Time;
 use longhaul_proto::units::{Bytes, Rate};
@@ -8,11 +8,11 @@ use longhaul_proto::units::{Bytes, Rate};
 pub struct Policer {
     /// Long-term rate in bits a second on the wire.
     pub rate: Rate,
-    /// Maximum bytes on the wire that pass at once after a pause.
+    /// Maximum bytes on the wire at once after a pause.
     pub burst: Bytes,
 }
 
-/// The state of the bucket: the time when the bucket will be full again.
+/// When the bucket will be full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PolicerState {
     full: Time,
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_packets_at_the_rate() {
-        // A packet of 1,000 bytes takes 1 ms at 8 Mbit/s; the bucket holds five.
+        // A packet takes 1 ms; the bucket holds five.
         let policer = Policer { rate: Rate::from_mbps(8), burst: Bytes::new(5_000) };
         let mut state = PolicerState::default();
         let mut passed = |from: u64, count: u64, apart: u64| {

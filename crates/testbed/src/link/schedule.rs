@@ -1,4 +1,4 @@
-//! Scheduled changes of a link: steps, and ramps from one value to another.
+//! Scheduled changes of a link: steps and ramps.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
@@ -50,13 +50,13 @@ impl RateCourse {
         RateCourse { next_step: 0, rate, ramp: None }
     }
 
-    /// The rate at `now`, following `steps`. Times must not go back.
+    /// The rate at `now`. Times must not go back.
     pub(super) fn at(&mut self, steps: &[Step], now: Time) -> Option<Rate> {
         while let Some(step) = steps.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
             match step.change {
                 Change::Rate(rate) => (self.rate, self.ramp) = (rate, None),
-                // If this step ends another ramp, the new ramp starts at that ramp's current value.
+                // The new ramp starts at the current value of a ramp that it ends.
                 Change::RateRamp { to, over } => {
                     self.move_on(step.at);
                     let from = self.rate.unwrap_or(to).as_bps();
@@ -78,13 +78,13 @@ impl RateCourse {
 }
 
 impl Schedule {
-    /// Advances `spec` to `now`, except its rate; returns true if the loss changed.
+    /// Advances `spec` to `now`, except its rate; whether the loss changed.
     pub(super) fn follow(&mut self, spec: &mut LinkSpec, now: Time) -> bool {
         let mut new_loss = false;
         while let Some(step) = spec.schedule.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
             let (at, change) = (step.at, step.change.clone());
-            // A new ramp starts at the current value of the ramp that it ends.
+            // A new ramp starts at the old ramp's current value.
             self.move_on(spec, at);
             match change {
                 Change::Rate(_) | Change::RateRamp { .. } => {}

@@ -15,7 +15,7 @@ pub(super) struct Serialiser {
     /// The fraction of a nanosecond to add to `free_at`: a numerator over the rate in bit/s,
     /// carried on so that rounding errors never add up.
     fraction: u64,
-    /// The busy periods, contiguous and in order; finished ones are removed at the next packet.
+    /// The busy periods, contiguous and in order.
     busy: VecDeque<Stretch>,
     bytes: Bytes,
 }
@@ -23,7 +23,7 @@ pub(super) struct Serialiser {
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     until: Time,
-    /// `None` if packets pass without serialisation, at the time `until`.
+    /// `None`: packets pass at once, at `until`.
     rate: Option<Rate>,
     bytes: Bytes,
 }
@@ -35,7 +35,7 @@ impl Serialiser {
         for stretch in &self.busy {
             rest = rest.saturating_sub(stretch.bytes);
             if stretch.until >= now {
-                // Periods are contiguous, so no later period has begun.
+                // No later period has begun.
                 let left = stretch.until.since(now);
                 return rest + stretch.rate.map_or(stretch.bytes, |rate| rate.over(left));
             }
@@ -81,16 +81,16 @@ impl Serialiser {
         Some(self.free_at)
     }
 
-    /// The transmission time of `wire` bytes, with the fractions carried in and out.
+    /// The transmission time of `wire` bytes, with fractions.
     fn takes(&mut self, wire: Bytes, rate: Rate) -> Span {
         let bps = rate.as_bps();
         let work = u128::from(wire.get()) * 8_000_000_000 + u128::from(self.fraction);
-        // One packet's product fits 64 bits, and a 64-bit division is several times as fast.
+        // A 64-bit division is several times as fast.
         if let Ok(work) = u64::try_from(work) {
             self.fraction = work % bps;
             return Span::from_nanos(work / bps);
         }
-        // The fraction is a remainder of a division by the rate, which fits 64 bits.
+        // A remainder of the rate, which fits 64 bits.
         self.fraction = (work % u128::from(bps)) as u64;
         Span::from_nanos(u64::try_from(work / u128::from(bps)).unwrap_or(u64::MAX))
     }
@@ -131,7 +131,7 @@ mod tests {
             .filter(|_| wire.accept(Time::ZERO, packet, Some(GIGABIT), queue).is_some())
             .count();
         assert_eq!(took, 3);
-        // Three packets are accepted: one is being sent, for 8 µs, and two wait.
+        // One is being sent, for 8 µs, and two wait.
         assert_eq!(wire.backlog(Time::ZERO), queue);
         let later = Time::from_nanos(8_000);
         assert!(wire.accept(later, packet, Some(GIGABIT), queue).is_some());
@@ -154,8 +154,7 @@ mod tests {
             }
             let mean = waited / f64::from(n);
             let expected = service.as_secs_f64() * load / (2.0 * (1.0 - load));
-            // Neighbouring waits are correlated, so the error is far above the error of independent
-            // waits.
+            // Neighbouring waits are correlated, so the error is larger.
             assert!((mean / expected - 1.0).abs() < 0.03, "{load}: {mean} s, not {expected} s");
         }
     }

@@ -17,7 +17,7 @@ pub(crate) const UDP_IP: u32 = 28;
 /// One direction of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Bits a second on the wire, framing included; without a rate, sending a packet takes no time.
+    /// Bits a second on the wire, framing included; `None`: unlimited.
     pub rate: Option<Rate>,
     /// Propagation delay, one way.
     pub delay: Span,
@@ -26,9 +26,9 @@ pub struct LinkSpec {
     /// The queue for packets that exceed `rate`, in bytes on the wire, including the one being
     /// sent.
     pub queue: Bytes,
-    /// A token bucket before the queue, if there is one.
+    /// A token bucket before the queue.
     pub policer: Option<Policer>,
-    /// Active queue management, which may drop packets although the queue has room.
+    /// Active queue management.
     pub control: QueueControl,
     /// Which packets are lost after they were sent.
     pub loss: Loss,
@@ -36,14 +36,13 @@ pub struct LinkSpec {
     pub duplicate: f64,
     /// Packets that arrive after later packets.
     pub reorder: Reorder,
-    /// The share of packets in which one bit of the payload is flipped, from 0 to 1.
+    /// The share of packets with a flipped bit, from 0 to 1.
     pub corrupt: f64,
     /// Bytes on the wire beyond the IP packet.
     pub framing: u32,
-    /// IP packets larger than this vanish without an ICMP error: a black hole in path MTU
-    /// discovery.
+    /// Larger IP packets vanish without an ICMP error: a black hole in path MTU discovery.
     pub swallow_above: Option<u32>,
-    /// Whether the link works; a link that is down drops everything.
+    /// Whether the link works; otherwise it drops everything.
     pub up: bool,
     /// Later changes, in the order of their times.
     pub schedule: Vec<Step>,
@@ -59,7 +58,7 @@ pub enum QueueControl {
     CoDel(CoDel),
 }
 
-/// Delay that varies from packet to packet, uniformly between zero and `spread`.
+/// Random delay, uniformly between zero and `spread`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Jitter {
     /// The largest addition.
@@ -68,7 +67,7 @@ pub struct Jitter {
     pub overtakes: bool,
 }
 
-/// Packets that are held back so that later packets can overtake them.
+/// Packets held back for reordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reorder {
     /// The share of packets held back, from 0 to 1.
@@ -110,7 +109,7 @@ pub enum Change {
     },
     /// A new loss model.
     Loss(Loss),
-    /// Whether the link works: `false` begins an outage, `true` ends it.
+    /// `false` begins an outage, `true` ends it.
     Up(bool),
 }
 

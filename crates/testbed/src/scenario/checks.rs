@@ -216,10 +216,10 @@ impl Scenario {
         Ok(seen)
     }
 
-    /// Checks that links connect each host to another host, directly or through other nodes.
+    /// Checks that links connect each host to another one.
     fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
         let hosts = self.hosts.len();
-        // Nodes that links connect form a tree; its root is the node with the lowest index.
+        // Connected nodes form a tree; its root has the lowest index.
         let mut parents: Vec<usize> = (0..self.nodes()).collect();
         // The root of the tree of `node`.
         let root = |parents: &mut Vec<usize>, mut node: usize| {
@@ -233,7 +233,7 @@ impl Scenario {
             let (from, to) = (root(&mut parents, *from), root(&mut parents, *to));
             parents[from.max(to)] = from.min(to);
         }
-        // The number of hosts of each tree, at its root.
+        // Each tree's number of hosts, at its root.
         let mut hosts_of = vec![0u32; self.nodes()];
         for host in 0..hosts {
             hosts_of[root(&mut parents, host)] += 1;

@@ -11,13 +11,13 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 pub struct Flow {
     /// The name in results, unique in the scenario.
     pub name: String,
-    /// The index of the sending host in [`super::Scenario::hosts`]; a command runs there.
+    /// The sending host in [`super::Scenario::hosts`]; a command runs there.
     pub from: usize,
-    /// The index of the receiving host; for a command, the host of the command's peer.
+    /// The receiving host; for a command, its peer's.
     pub to: usize,
     /// When the flow starts.
     pub start: Time,
-    /// The amount; for [`Traffic::Mice`], the size of each connection.
+    /// The amount; for mice, of each connection.
     pub amount: Amount,
     /// The carrier.
     pub traffic: Traffic,
@@ -35,7 +35,7 @@ impl Flow {
         }
     }
 
-    /// The bytes to deliver, for mice all together; `None` for a flow without a given size.
+    /// The bytes to deliver in all; `None` without a given size.
     pub fn object(&self) -> Option<Bytes> {
         let Amount::Size(size) = self.amount else { return None };
         match &self.traffic {
@@ -81,38 +81,38 @@ pub struct Transfer {
     pub rate: Option<Rate>,
     /// The rate law in the simulator; the emulator uses the default.
     pub law: Law,
-    /// The weight on a shared path, as `--share`; only [`Law::Shadow`] uses it.
+    /// The weight on a shared path, as `--share` ([`Law::Shadow`] only).
     pub share: Option<Weight>,
     /// The rate that an earlier copy found on this path, if any, in the simulator.
     pub remembered: Option<Rate>,
-    /// The loss that the earlier copy found, with `remembered`.
+    /// The loss found with `remembered`.
     pub remembered_loss: LossRatio,
     /// Bytes of a segment; by default the protocol's. The whole object may be one segment.
     pub segment: Option<Bytes>,
     /// Bytes of the object in a datagram; by default as many as fit the MTU.
     pub block: Option<u32>,
-    /// How the receiving program stores payloads, in the emulator: `cp --receive`.
+    /// How the receiving program stores payloads (emulator): `cp --receive`.
     pub receive: Option<Strategy>,
-    /// In the simulator: whether control messages use only the ordered stream, as over TCP.
+    /// In the simulator: control only on the ordered stream, as over TCP.
     pub ordered_control: bool,
     /// In the simulator, for a program that reads in order: the size of the buffer for datagrams
     /// that wait for earlier ones. Without it each datagram is stored as it arrives.
     pub reorder_buffer: Option<Bytes>,
-    /// In the simulator: whether the object is read from the sending host's disk.
+    /// In the simulator: whether a disk is read.
     pub reads_disk: bool,
-    /// In the simulator: whether the object is written to the receiving host's disk.
+    /// In the simulator: whether a disk is written.
     pub writes_disk: bool,
     /// 2 or more adds coded symbols to the last rounds, or sends each uncoded block of a small last
     /// round this many times. By default the protocol's value.
     pub tail_copies: Option<u32>,
-    /// The protocol's settings by name, in base units: bit/s, bytes, seconds, shares of 1.
+    /// The protocol's settings in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,
 }
 
 /// How a receiving program stores payloads (Quanta, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Reads into a buffer, then copies to the final place.
+    /// Into a buffer, then to the final place.
     Naive,
     /// Reads directly to the expected place.
     Scatter,
@@ -138,7 +138,7 @@ pub struct Tcp {
     pub streams: u32,
     /// How the window grows.
     pub congestion: Congestion,
-    /// The window limit of each connection; by default only congestion control limits the window.
+    /// Each connection's window limit, if any.
     pub window: Option<Bytes>,
     /// The first window, in segments.
     pub initial_window: u32,
@@ -174,9 +174,9 @@ pub struct Udp {
     pub rate: Rate,
     /// UDP payload bytes in a datagram; by default as many as fit the MTU.
     pub datagram: Option<u32>,
-    /// The lengths of the alternating sending and silent phases; by default the flow always sends.
+    /// The lengths of alternating sending and silent phases, if any.
     pub bursts: Option<(Span, Span)>,
-    /// Whether the phases have random lengths: exponentially distributed, with `bursts` as means.
+    /// Whether the phases are exponentially distributed, with `bursts` as means.
     pub random: bool,
 }
 
@@ -196,16 +196,16 @@ pub struct Mice {
 pub enum Arrivals {
     /// At equal intervals of this length.
     Regular(Span),
-    /// At independent random times (a Poisson process), with this mean interval.
+    /// At random times (a Poisson process), with this mean interval.
     Poisson(Span),
-    /// Each connection starts after the previous connection has ended.
+    /// Each connection starts after the previous one.
     InTurn,
 }
 
-/// The records of a run in addition to its totals.
+/// A run's records besides its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The interval of the time series; by default none is recorded.
+    /// The interval of the time series, if recorded.
     pub interval: Option<Span>,
 }
 

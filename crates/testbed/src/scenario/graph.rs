@@ -12,20 +12,20 @@ use crate::link::LinkSpec;
 pub struct Network {
     /// The names of the routers.
     pub routers: Vec<String>,
-    /// One-way links; at most one leads from a node to another node.
+    /// One-way links, at most one from a node to another.
     pub links: Vec<LinkBetween>,
-    /// The routes that the scenario sets; they override computed routes.
+    /// The scenario's routes, which override computed ones.
     pub routes: Vec<Route>,
 }
 
 impl Network {
-    /// Returns a finder of routes through the network. The nodes below `hosts` are hosts.
+    /// Returns a finder of routes. Nodes below `hosts` are hosts.
     pub fn routes(&self, hosts: usize) -> Routes<'_> {
         Routes::new(self, hosts + self.routers.len())
     }
 }
 
-/// A one-way link between two nodes, by their indices.
+/// A one-way link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkBetween {
     /// The sending node.
@@ -43,7 +43,7 @@ pub struct Route {
     pub from: usize,
     /// The index of the receiving host.
     pub to: usize,
-    /// The nodes between the two hosts, in order; empty for a direct link.
+    /// The nodes between the two hosts; empty for a direct link.
     pub via: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ pub struct Route {
 pub struct Routes<'n> {
     network: &'n Network,
     nodes: usize,
-    /// The first router: only nodes from this index on forward packets.
+    /// Only nodes from this index on forward packets.
     first_router: usize,
     into: Vec<Vec<usize>>,
     trees: BTreeMap<usize, Vec<Option<usize>>>,
@@ -105,7 +105,7 @@ impl<'n> Routes<'n> {
             .collect()
     }
 
-    /// For each node the first link of its route to `to`: Dijkstra's algorithm from the far end.
+    /// Each node's first link to `to`, by Dijkstra's algorithm from `to`.
     fn tree(&mut self, to: usize) -> &[Option<usize>] {
         let (network, into, nodes) = (self.network, &self.into, self.nodes);
         let first_router = self.first_router;

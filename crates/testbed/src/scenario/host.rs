@@ -12,7 +12,7 @@ use longhaul_proto::units::{Bytes, Rate};
 /// 4. the disk, for a copy that uses it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Its name; programs on other hosts can resolve it.
+    /// Its name, resolved on other hosts.
     pub name: String,
     /// The card's rate in each direction in bits a second, framing included. `None`: only the links
     /// limit it.
@@ -20,8 +20,7 @@ pub struct Host {
     /// The card's output queue, which drops datagrams when full. `None`: programs wait for the
     /// card.
     pub nic_queue: Option<Bytes>,
-    /// Each program's send buffer: maximum bytes that wait for the card before the program has to
-    /// wait.
+    /// Each program's send buffer: maximum bytes that wait for the card.
     pub send_buffer: Bytes,
     /// The limit of a sending program.
     pub sends: Pace,
@@ -30,16 +29,16 @@ pub struct Host {
     /// The receiving program's time for each datagram that it sends back (FOBS, section 3.2). It
     /// then reads datagrams one by one.
     pub report_cost: Span,
-    /// The socket's receive buffer; a datagram that does not fit is lost.
+    /// The receive buffer; datagrams that do not fit are lost.
     pub socket_buffer: Bytes,
     /// The memory of all copies to this host for data that are incomplete or not yet written, in
     /// equal parts. `None`: each copy to a disk has 512 MiB, others no limit.
     pub memory: Option<Bytes>,
-    /// The disk of copies to and from files. `None`: copies never wait for a disk.
+    /// The disk of copies. `None`: copies never wait for one.
     pub disk: Option<Disk>,
 }
 
-/// A program's speed. With both limits, each datagram takes the longer of the two times.
+/// A program's speed. With both limits, the slower one counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Datagrams a second.
@@ -57,7 +56,7 @@ pub struct Disk {
     pub stalls: Option<Stalls>,
 }
 
-/// Periodic stalls of a disk: at `every`, 2 × `every`, …, for `length` each time.
+/// A disk's stalls: at `every`, 2 × `every`, …, for `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
     /// From the start of one stall to the start of the next.
@@ -67,14 +66,13 @@ pub struct Stalls {
 }
 
 impl Host {
-    /// The default socket buffer, as on a host tuned for long fat networks.
+    /// The default, as on a host tuned for long fat networks.
     pub(crate) const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
 
     /// The default send buffer: Linux's `net.core.wmem_default`.
     pub(crate) const DEFAULT_SEND_BUFFER: Bytes = Bytes::new(212_992);
 
-    /// The minimum memory for copies: the bytes that a sender may send before the receiver grants
-    /// more.
+    /// The minimum memory for copies: what a sender may send before a grant.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
     /// A host with the default buffers and no other limits.
@@ -115,7 +113,7 @@ impl Pace {
 }
 
 impl Stalls {
-    /// When work at `at` since the start can continue: immediately, or at the end of the stall.
+    /// When work at `at` can continue: at once, or after the stall.
     pub fn resume(&self, at: Span) -> Span {
         let (every, length) = (self.every.as_nanos(), self.length.as_nanos());
         let into = at.as_nanos() % every.max(1);
@@ -130,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_datagram_costs_the_longer_of_its_two_times() {
-        // 1,000 datagrams a second take 1 ms each; at 8 Mbit/s 1,000 bytes take 1 ms.
+        // 1,000 datagrams a second: 1 ms each; 1,000 bytes at 8 Mbit/s: 1 ms.
         let pace = Pace { packets: Some(1_000.0), rate: Some(Rate::from_mbps(8)) };
         assert_eq!(pace.cost(Bytes::new(100)), Span::from_millis(1));
         assert_eq!(pace.cost(Bytes::new(2_000)), Span::from_millis(2));

@@ -21,9 +21,9 @@ pub use graph::{LinkBetween, Network, Route, Routes};
 pub use host::{Disk, Host, Pace, Stalls};
 pub use topology::{Duplex, Topology};
 
-/// Maximum number of hosts and routers of a scenario, together.
+/// Maximum number of hosts and routers together.
 pub const MAX_NODES: usize = 2_000;
-/// Maximum number of one-way links of a scenario, and maximum number of routes that it sets.
+/// Maximum number of one-way links, and of given routes.
 pub const MAX_LINKS: usize = 20_000;
 /// Maximum number of flows of a scenario.
 pub const MAX_FLOWS: usize = 10_000;
@@ -39,7 +39,7 @@ pub struct Scenario {
     pub about: String,
     /// The seed of all randomness.
     pub seed: u64,
-    /// The time at which an unfinished run is stopped.
+    /// When an unfinished run is stopped.
     pub time_limit: Span,
     /// The largest IP packet that a host sends, in bytes.
     pub mtu: u16,
@@ -49,12 +49,12 @@ pub struct Scenario {
     pub network: Network,
     /// The flows, in the order of the file.
     pub flows: Vec<Flow>,
-    /// The records of a run in addition to its totals.
+    /// A run's records besides its totals.
     pub record: Record,
 }
 
 impl Scenario {
-    /// The index of the host named `name` in [`Scenario::hosts`].
+    /// The index of the host named `name`.
     pub fn host(&self, name: &str) -> Option<usize> {
         self.hosts.iter().position(|host| host.name == name)
     }

@@ -37,14 +37,14 @@ pub enum Topology {
         /// From host to router.
         access: Vec<Duplex>,
     },
-    /// Hosts `h1`, `h2`, … around router `hub`, each with the next entry of `access`.
+    /// Hosts `h1`, `h2`, … around `hub`, with the entries of `access` in turn.
     Star {
         /// The number of hosts.
         hosts: usize,
         /// From host to hub.
         access: Vec<Duplex>,
     },
-    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, ….
+    /// Routers `r1`, `r2`, … in a row, each with a host `h1`, `h2`, ….
     ParkingLot {
         /// The number of links in the row; there is one router more.
         hops: usize,

@@ -1,5 +1,4 @@
-//! The start of a run and of each flow: links, routes, agents (copies, TCP connections, UDP
-//! streams).
+//! The start of a run and of each flow: links, routes, agents.
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::time::{Span, Time};
@@ -20,7 +19,7 @@ use crate::link::LinkSpec;
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp};
 
-/// Maximum bytes that wait before a receiving card: a switch's buffer for one port.
+/// Maximum bytes before a receiving card: a switch port's buffer.
 const PORT_BUFFER: Bytes = Bytes::new(512_000);
 
 /// The purpose of a random stream.
@@ -31,7 +30,7 @@ enum Stream {
     Flow = 3,
 }
 
-/// The seed of a stream. It does not depend on which other streams are used.
+/// A stream's seed, independent of other streams.
 fn stream(seed: u64, kind: Stream, index: usize) -> u64 {
     let place = ((kind as u64) << 56) ^ index as u64;
     Random::new(seed ^ Random::new(place).bits()).bits()
@@ -351,7 +350,7 @@ impl<'s> World<'s> {
         self.connect(index, &mice.tcp, size);
     }
 
-    /// Starts the next mouse after one has finished, if mice run in turn.
+    /// Starts the next mouse after one, if they run in turn.
     pub(super) fn after_mouse(&mut self, index: usize) {
         if let Traffic::Mice(Mice { arrivals: Arrivals::InTurn, .. }) =
             &self.scenario.flows[index].traffic

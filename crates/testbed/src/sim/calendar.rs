@@ -19,7 +19,7 @@ pub(super) struct Due {
 #[derive(Debug)]
 pub(super) struct Calendar<T> {
     heap: Vec<Entry<T>>,
-    /// Whether the first entry has been popped and its place is vacant.
+    /// Whether the first entry's place is vacant.
     vacant: bool,
     serial: u64,
 }
@@ -82,7 +82,7 @@ impl<T: Copy> Calendar<T> {
         following.map(|(entry, place)| (place, entry.due)).min_by_key(|(_, due)| *due)
     }
 
-    /// Places an entry: starts at the root of the heap, and moves down.
+    /// Places an entry from the heap's root down.
     fn sink(&mut self, entry: Entry<T>) {
         let mut place = 0;
         while let Some((next, due)) = self.least_after(place)
@@ -94,7 +94,7 @@ impl<T: Copy> Calendar<T> {
         self.heap[place] = entry;
     }
 
-    /// Places an entry: starts at the last leaf of the heap, and moves up.
+    /// Places an entry from the last leaf up.
     fn rise(&mut self, entry: Entry<T>) {
         let mut place = self.heap.len() - 1;
         while place > 0 {

@@ -19,7 +19,7 @@ pub(super) struct Connection {
     mss: u32,
     /// Bytes to send; `None` for an endless connection.
     size: Option<Bytes>,
-    /// The next wake-ups of the sender and of the receiver.
+    /// Next wake-ups of sender and receiver.
     wakes: [Time; 2],
     pub(super) began: Time,
     pub(super) stall: Stall,
@@ -36,7 +36,7 @@ pub(super) fn mss(mtu: u16) -> u32 {
 }
 
 impl Connection {
-    /// Opens a connection at `now` that sends `size` bytes, or sends without end.
+    /// Opens a connection for `size` bytes, or without end.
     pub(super) fn new(
         now: Time,
         tcp: &Tcp,
@@ -70,7 +70,7 @@ impl Connection {
         self.size.map_or(bytes, |size| bytes.min(size))
     }
 
-    /// Bytes that have arrived, repeats included. Each segment counts as a full one.
+    /// Bytes that have arrived, with repeats, in full segments.
     pub(super) fn received(&self) -> Bytes {
         Bytes::new(self.receiver.counts().received * u64::from(self.mss))
     }
@@ -157,7 +157,7 @@ impl Connection {
     fn wake_at(&mut self, fabric: &mut Fabric, end: End, at: Option<Time>) {
         let Some(at) = at.map(|at| at.max(fabric.now)) else { return };
         let wake = &mut self.wakes[end as usize];
-        // If an earlier wake-up is set, it finds nothing due and sets the next one.
+        // An earlier wake-up sets the next one.
         if at < *wake {
             *wake = at;
             fabric.calendar.add(at, What::Timer { agent: self.agent, end });

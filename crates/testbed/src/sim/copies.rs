@@ -15,7 +15,7 @@ use super::setup::MEMORY;
 use super::world::{Agent, World};
 use super::{SimError, What};
 
-/// The interval at which a host's drained bytes are counted and reported.
+/// Interval of a host's drains.
 const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
@@ -37,7 +37,7 @@ impl CopyAgent {
         true
     }
 
-    /// Notes that symbols of an erasure code replace the missing blocks of a chunk.
+    /// Notes that coded symbols replace a chunk's missing blocks.
     fn restore(&mut self, now: Time, chunk: u64) {
         let (first, count) = self.setup.layout.blocks_of_chunk(chunk);
         for index in first.index..first.index + count {
@@ -111,8 +111,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends the receiving program's batch: passes consecutive datagrams of one copy together to the
-    /// copy's core.
+    /// Ends the program's batch: a copy's consecutive datagrams go to its core together.
     pub(super) fn end_batch(&mut self, host: usize) -> Result<(), SimError> {
         let mut batch = core::mem::take(&mut self.batch);
         batch.clear();
@@ -162,7 +161,7 @@ impl World<'_> {
         SimError::Broken { at: self.fabric.now, whose, what }
     }
 
-    /// Polls a receiver's core until it has no more output, and schedules its next wake-up.
+    /// Polls a receiver's core to the end; schedules its wake-up.
     pub(super) fn pump_receiver(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let (mut turns, mut reports) = (0, 0);
@@ -276,7 +275,7 @@ impl World<'_> {
             }
             _ => written.unwrap_or(Bytes::ZERO) + MEMORY,
         };
-        // As over real sockets, only the grant tells the core how much the host has drained.
+        // As over real sockets, a core knows only its grant.
         self.receivers[receiver].core.set_grant(now, id, grant, None);
         self.pump_receiver(receiver)?;
         self.settle(agent, done);

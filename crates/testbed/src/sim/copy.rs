@@ -1,4 +1,4 @@
-//! A copy: its sending program, and the state of its sender and of its receiver.
+//! A copy: its sending program, its sender and its receiver.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::coded::payload_len;
@@ -16,21 +16,21 @@ use super::packet::{Body, End, Packet, UDP_IP};
 use super::store::Bits;
 use crate::scenario::{Disk, Pace};
 
-/// Maximum number of datagrams per poll: as many as the kernel takes in one segmented send.
+/// Maximum number of datagrams per poll: one segmented send.
 const BATCH: usize = 44;
-/// A slow sending program polls only for the datagrams that it can send in this time.
+/// A slow program polls only for what it can send in this time.
 const TURN: Span = Span::from_micros(250);
-/// A core (protocol state machine) that is polled more often than this in one instant is stuck.
+/// A core with more polls in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendingHost {
     pub(super) pace: Pace,
-    /// The host's index and the disk that the object is read from.
+    /// The host, and the disk with the object.
     pub(super) disk: Option<(usize, Disk)>,
     /// The link that models the host's card.
     pub(super) card: Option<u32>,
-    /// Maximum number of bytes that the program may have in the card's queue before it must wait.
+    /// Maximum bytes in the card's queue before the program must wait.
     pub(super) buffer: Bytes,
 }
 
@@ -46,24 +46,24 @@ impl Stall {
         Stall { last: began, longest: Span::ZERO }
     }
 
-    /// Ends the stall, because a new block has arrived.
+    /// Ends the stall: a new block has arrived.
     pub(super) fn end(&mut self, now: Time) {
         self.longest = self.longest.max(now.since(self.last));
         self.last = now;
     }
 }
 
-/// A program that reads the bytes in order, from a bounded buffer.
+/// A program that reads in order, from a bounded buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InOrder {
     /// The buffer's size in blocks.
     pub(super) room: u64,
-    /// The first block that the program does not have.
+    /// The program's first missing block.
     pub(super) next: u64,
 }
 
 pub(super) struct CopyAgent {
-    /// The copy's index among the agents (copies, TCP connections, UDP streams).
+    /// The copy's index among the agents.
     pub(super) agent: u32,
     pub(super) flow: usize,
     pub(super) host: usize,
@@ -72,7 +72,7 @@ pub(super) struct CopyAgent {
     pub(super) sender: BoxedSender,
     sending: SendingHost,
     next: u64,
-    /// Until when the sending program is busy with earlier datagrams.
+    /// Until when the sending program is busy.
     busy: Time,
     /// When the last datagram leaves the card.
     leaves: Time,
@@ -84,17 +84,17 @@ pub(super) struct CopyAgent {
     pub(super) numbers: Bits,
     pub(super) blocks: Bits,
     pub(super) delivered: Bytes,
-    /// The receiving program's in-order buffer; `None` if blocks are stored as they arrive.
+    /// The program's in-order buffer, if any.
     pub(super) in_order: Option<InOrder>,
     pub(super) stall: Stall,
-    /// Bytes on the disk, if the object goes to a disk.
+    /// Bytes on the disk, if there is one.
     pub(super) written: Option<Bytes>,
-    /// The copy's share of the receiving host's memory, if that memory is limited.
+    /// The copy's share of limited memory.
     pub(super) holding: Option<Holding>,
     pub(super) replayed: u64,
     pub(super) corrupted: u64,
     pub(super) socket_lost: u64,
-    /// Datagrams that arrived after the receiver had forgotten the flow.
+    /// Datagrams after the receiver had forgotten the flow.
     pub(super) late: u64,
     /// When the object was complete at the receiving host.
     pub(super) whole: Option<Time>,
@@ -102,7 +102,7 @@ pub(super) struct CopyAgent {
     pub(super) stored: Option<Time>,
     /// When the sender knew that the object was complete.
     pub(super) known: Option<Time>,
-    /// The receiver's counters, kept when the receiver forgets the flow.
+    /// The receiver's counters after the flow.
     pub(super) closed: Option<ReceiverAccounting>,
     stopped: bool,
 }
@@ -160,7 +160,7 @@ impl CopyAgent {
         if self.written.is_some() { self.stored } else { self.whole }
     }
 
-    /// Handles the sender's wake-up, unless an earlier wake-up has replaced it.
+    /// Handles the sender's wake-up, unless replaced by an earlier one.
     pub(super) fn on_wake(
         &mut self,
         fabric: &mut Fabric,
@@ -233,7 +233,7 @@ impl CopyAgent {
         }
     }
 
-    /// Sends datagrams that are due; returns when the program can send again.
+    /// Sends due datagrams; returns when to send again.
     fn transmit(&mut self, fabric: &mut Fabric, blocks: &mut Vec<Block>) -> Result<Time, String> {
         let now = fabric.now;
         for turn in 0.. {
@@ -292,7 +292,7 @@ impl CopyAgent {
         Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)
     }
 
-    /// When the disk has read `bytes`, after its earlier reads.
+    /// When the disk has read `bytes`, after earlier reads.
     fn read(&self, fabric: &mut Fabric, bytes: Bytes) -> Time {
         let Some((host, disk)) = self.sending.disk else { return fabric.now };
         let free = fabric.now.max(fabric.reading[host]);
@@ -327,7 +327,7 @@ mod tests {
     use crate::scenario::{Reading, Scenario};
     use crate::sim::world::{Agent, World};
 
-    /// A deliberately broken core: it has finished, but still sends or asks to be woken.
+    /// A broken core: it has finished, but still sends or wakes.
     struct Restless {
         inner: BoxedSender,
         sends: bool,
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// Runs a core that sends or wakes after its copy's end, and returns the simulator's verdict.
+    /// Runs such a core, and returns the simulator's verdict.
     fn judged(sends: bool, wakes: bool) -> Result<(), String> {
         let flow = r#"{ from = "a", to = "b", protocol = "rbudp", rate = "50M", size = "1MB" }"#;
         let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");

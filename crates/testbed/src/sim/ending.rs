@@ -1,4 +1,4 @@
-//! The end of a run: consistency checks over all accounts, and the outcome.
+//! The end of a run: consistency checks, and the outcome.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;

@@ -1,4 +1,4 @@
-//! Errors of a simulation: an unusable scenario, or a run in which an invariant failed.
+//! Errors of a simulation.
 
 use core::fmt;
 
@@ -9,11 +9,11 @@ use longhaul_proto::time::Time;
 pub enum SimError {
     /// The scenario cannot be simulated; the text names the mistake.
     Scenario(String),
-    /// An invariant failed in the run: a bug in a protocol or in the simulator.
+    /// An invariant failed: a bug in a protocol or the simulator.
     Broken {
         /// The time in the run.
         at: Time,
-        /// The name of the flow or link, or the receiver.
+        /// The flow, link or receiver.
         whose: String,
         /// The invariant and the violation.
         what: String,

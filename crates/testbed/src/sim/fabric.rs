@@ -23,13 +23,13 @@ pub(super) struct Wire {
     pub(super) queue_max: Bytes,
     /// Packets that left the link, duplicates included.
     pub(super) delivered: u64,
-    /// Packets on the link that overtook others and have their own calendar entry.
+    /// Packets with their own calendar entry, because they overtook others.
     loose: u64,
     /// Whether the first packet of the queue is in the calendar, or packets are being taken out.
     active: bool,
 }
 
-/// Counts of the data packets of an agent (a copy, TCP connection or UDP stream) on links.
+/// Counts of an agent's data packets on links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fares {
     /// Packets offered to the route's first link.
@@ -38,37 +38,37 @@ pub(super) struct Fares {
     pub(super) copied: u64,
     /// Packets that a link lost, for any reason.
     pub(super) dropped: u64,
-    /// Packets that a queue dropped, a part of `dropped`.
+    /// Of `dropped`, by a queue.
     pub(super) queue_full: u64,
 }
 
-/// A control message's bytes, with the number of packets that refer to them.
+/// A control message's bytes, and the number of its packets.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
-    /// The message's sequence number among its sender's messages, on either carrier.
+    /// The number among its sender's messages, on either carrier.
     pub(super) number: u64,
-    /// The message's sequence number on the stream, if it is sent on the stream.
+    /// The number on the stream, if it is sent there.
     pub(super) on_stream: u64,
     /// How often the stream has repeated the message.
     pub(super) tries: u32,
     pub(super) uses: u32,
 }
 
-/// An agent's routes, as positions in `Fabric::hops`: the first link, and the number of links.
+/// An agent's routes in `Fabric::hops`: first link and number.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
     there: (u32, u32),
     back: (u32, u32),
 }
 
-/// Links, routes, the calendar, and when hosts' disks are free to read.
+/// Links, routes, the calendar, and the disks' reads.
 #[derive(Debug)]
 pub(super) struct Fabric {
     pub(super) now: Time,
     pub(super) calendar: Calendar<What>,
     pub(super) wires: Vec<Wire>,
-    /// The links of all routes, one route after the other.
+    /// The links of all routes.
     hops: Vec<u32>,
     ways: Vec<Ways>,
     loose: Store<(u32, Packet)>,
@@ -107,7 +107,7 @@ impl Fabric {
         (self.wires.len() - 1) as u32
     }
 
-    /// Stores a route; returns the position of its first link in `hops`, and the number of links.
+    /// Stores a route; returns its place in `hops`, and its length.
     pub(super) fn add_route(&mut self, links: &[u32]) -> (u32, u32) {
         let start = self.hops.len() as u32;
         self.hops.extend_from_slice(links);
@@ -196,7 +196,7 @@ impl Fabric {
             fares.queue_full += u64::from(queue_full);
         }
         match packet.body {
-            // The sender detects the loss later, by a timeout.
+            // A timeout detects the loss later.
             Body::Control { message, on_stream: true } => self.late(packet, message),
             Body::Control { message, on_stream: false } => self.release(message),
             Body::Block { .. } | Body::Tcp(_) | Body::Plain => {}
@@ -265,7 +265,7 @@ impl Fabric {
         }
     }
 
-    /// By agent: the number of its data packets that are still on links.
+    /// By agent: its data packets on links.
     pub(super) fn under_way(&self) -> Vec<u64> {
         let mut counts = vec![0; self.ways.len()];
         let flying = self.wires.iter().flat_map(|wire| wire.flying.iter().map(|(_, p)| p));
@@ -287,7 +287,7 @@ impl Fabric {
     }
 }
 
-/// How long a QUIC peer may delay an acknowledgement (RFC 9000, section 18.2).
+/// A QUIC peer's longest acknowledgement delay (RFC 9000, section 18.2).
 const MAX_ACK_DELAY: Span = Span::from_millis(25);
-/// Upper limit of the stream's probe timeout, unless three round trips are longer.
+/// Limit of the probe timeout, unless three round trips are longer.
 const MAX_PROBE: Span = Span::from_secs(4);

@@ -1,4 +1,4 @@
-//! A receiving host's limits: the program behind its socket buffer, and the disk.
+//! A receiving host's program behind its socket buffer, and its disk.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(super) struct Waiting {
     pub(super) payload: u32,
 }
 
-/// The receiving program of a host: one thread, one socket.
+/// A host's receiving program: one thread, one socket.
 #[derive(Debug)]
 pub(super) struct Program {
     pace: Pace,
@@ -54,12 +54,12 @@ impl Program {
         !self.pace.is_limited() && self.report_cost == Span::ZERO
     }
 
-    /// Notes that the program sends `count` reports; each occupies the program for `report_cost`.
+    /// Notes `count` reports; each takes `report_cost`.
     pub(super) fn report(&mut self, now: Time, count: u64) {
         self.free = self.free.max(now) + self.report_cost * count;
     }
 
-    /// Puts a datagram into the socket buffer; returns whether there was room for it.
+    /// Puts a datagram into the socket buffer, if it fits.
     pub(super) fn arrive(&mut self, datagram: Waiting) -> bool {
         let payload = Bytes::new(datagram.payload.into());
         if self.occupied + payload > self.buffer {
@@ -109,7 +109,7 @@ impl Program {
     }
 }
 
-/// The bytes that a disk writes in `span` after `from`; it writes nothing during its stalls.
+/// The bytes that a disk writes in `span` after `from`, without stalls.
 pub(super) fn disk_work(disk: &Disk, from: Time, span: Span) -> Bytes {
     let from = from.since(Time::ZERO);
     let end = from + span;

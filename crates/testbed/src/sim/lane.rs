@@ -12,7 +12,7 @@ use super::fabric::{Fabric, Message};
 use super::packet::{Body, End, Packet, UDP_IP};
 use super::store::Bits;
 
-/// Bytes that QUIC, or the seal, adds to a message.
+/// Bytes around a message, from QUIC or the seal.
 const AROUND: u32 = 32;
 
 /// One direction between the ends of a copy.
@@ -21,10 +21,9 @@ pub(super) struct Lane {
     ordered: bool,
     pub(super) sent: u64,
     on_stream: u64,
-    /// The position on the stream of the next message to deliver from there.
+    /// The next position to deliver from the stream.
     expected: u64,
-    /// Later messages of the stream that have already arrived: position on the stream, place in the
-    /// fabric.
+    /// Later messages that have arrived: position, place in the fabric.
     early: BTreeMap<u64, u32>,
     seen: Bits,
 }
@@ -54,7 +53,7 @@ impl Lane {
         }
     }
 
-    /// Takes a packet with a message, and appends to `out` all messages that can be delivered now.
+    /// Takes a packet; appends all messages that can be delivered to `out`.
     pub(super) fn take(
         &mut self,
         fabric: &mut Fabric,

@@ -45,7 +45,7 @@ impl Memory {
 pub(super) struct Holding {
     /// Missing blocks of each chunk.
     missing: Vec<u32>,
-    /// Bytes of complete chunks. They leave the memory at once or, with a disk, once written.
+    /// Bytes of complete chunks: they leave at once or, with a disk, once written.
     pub(super) whole: Bytes,
     /// Bytes granted to the sender since the start.
     pub(super) granted: Bytes,
@@ -82,7 +82,7 @@ mod tests {
         memory.enter(1);
         assert_eq!(memory.room(1, Bytes::ZERO), MEBI(512));
         memory.enter(2);
-        // A grant is not withdrawn; the other copy has its minimum meanwhile.
+        // A grant is not withdrawn; the other has its minimum.
         assert_eq!((memory.room(1, MEBI(512)), memory.room(2, MEBI(32))), (MEBI(512), MEBI(32)));
         assert_eq!((memory.room(1, MEBI(300)), memory.room(2, MEBI(32))), (MEBI(300), MEBI(212)));
         memory.leave(1);

@@ -27,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    /// Starts the reports for a core's new flow, if the core uses reports and gets none yet.
+    /// Starts the reports for a core's new flow, if it uses them.
     pub(super) fn begin_reports(&mut self, index: usize) -> Result<(), SimError> {
         let core = &mut self.receivers[index];
         if !core.core.wants_others() || core.gets_reports {
@@ -37,7 +37,7 @@ impl World<'_> {
         self.report_others(index)
     }
 
-    /// Reports to a core and schedules the next report, unless all flows of the core are done.
+    /// Reports to a core, unless all its flows are done.
     pub(super) fn report_others(&mut self, index: usize) -> Result<(), SimError> {
         let (now, host) = (self.fabric.now, self.receivers[index].host);
         let is_ours = |agent: &Agent| matches!(agent, Agent::Copy(c) if c.receiver == index);

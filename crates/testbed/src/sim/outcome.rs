@@ -1,4 +1,4 @@
-//! The outcome of a run: plain values, identical bit for bit for the same scenario and seed.
+//! The outcome of a run: plain values, the same for the same seed.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -12,22 +12,22 @@ pub struct SimOutcome {
     pub scenario: String,
     /// The seed of all randomness.
     pub seed: u64,
-    /// When the last flow that can end had ended, or the time limit was reached.
+    /// When the last flow had ended, or the time limit was reached.
     pub ended: Time,
-    /// Whether the time limit ended the run while a flow that can end had not ended.
+    /// Whether the time limit ended the run.
     pub timed_out: bool,
     /// Events: packets at the end of a link, timers, batches of receiving programs, starts and ends
     /// of flows.
     pub events: u64,
     /// Packets offered to links.
     pub packets: u64,
-    /// The outcomes of the scenario's flows, in the order of the scenario.
+    /// The flows' outcomes, in the scenario's order.
     pub flows: Vec<FlowOutcome>,
-    /// The outcomes of the scenario's links, in the order of the scenario; then those of the cards.
+    /// The links' outcomes, in the scenario's order; then the cards'.
     pub links: Vec<LinkOutcome>,
 }
 
-/// The outcome of a flow, all its connections together if it has several.
+/// The outcome of a flow, with all its connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
     /// The flow's name.
@@ -45,7 +45,7 @@ pub struct FlowOutcome {
     /// When the object was complete at the receiving host (on its disk, if any). `None` if the flow
     /// did not reach an end.
     pub finished: Option<Time>,
-    /// When the sender learned that the object is complete; `None` for UDP.
+    /// When the sender knew that the object was complete; not for UDP.
     pub known: Option<Time>,
     /// The size of the object, or of all mice (short TCP connections); `None` without an end.
     pub object: Option<Bytes>,
@@ -59,9 +59,9 @@ pub struct FlowOutcome {
     pub waste: f64,
     /// The longest time without new data, up to the last new data; not measured for UDP.
     pub stall: Span,
-    /// The duration of each connection, in the order of their starts; for mice only.
+    /// Each mouse's duration, by start.
     pub lives: Vec<Span>,
-    /// The state at regular times, if the scenario asks for it.
+    /// The state at regular times, if recorded.
     pub series: Vec<Point>,
 }
 
@@ -83,21 +83,21 @@ pub struct Accounts {
     pub distinct: u64,
     /// Repeats, a part of `received`.
     pub duplicates: u64,
-    /// First measure of loss: sent datagrams that did not arrive. Counted by the receiver.
+    /// Sent datagrams that did not arrive, counted by the receiver.
     pub path_lost: u64,
-    /// Second measure of loss: missing blocks, each counted once. Counted by the receiver.
+    /// Missing blocks, each once, counted by the receiver.
     pub blocks_lost: u64,
-    /// Third measure of loss: losses reported to the sender, with repeated reports of a block.
+    /// Losses reported to the sender, repeats included.
     pub reported_lost: u64,
     /// Packets that links dropped; the simulator counts them.
     pub dropped: u64,
-    /// Packets that a full queue or CoDel dropped; a part of `dropped`.
+    /// Of `dropped`, by a full queue or CoDel.
     pub queue_full: u64,
     /// Dropped by the receiving host's socket buffer.
     pub socket_lost: u64,
     /// Second copies that links made.
     pub copied: u64,
-    /// Duplicates that the receiving program discarded before the protocol saw them.
+    /// Duplicates that the protocol never saw.
     pub replayed: u64,
     /// Arrived with a flipped bit and was discarded.
     pub corrupted: u64,
@@ -112,7 +112,7 @@ pub struct Accounts {
     pub controls: u64,
 }
 
-/// A flow's state at one time. All counts are since the flow's start.
+/// A flow's state at one time, with counts since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     /// The time.
@@ -125,7 +125,7 @@ pub struct Point {
     pub reported_lost: u64,
     /// Arrivals of data that had arrived before.
     pub duplicates: u64,
-    /// The sending rate: the protocol's rate; for TCP, its window divided by its round-trip time.
+    /// The protocol's sending rate; for TCP, window by round-trip time.
     pub rate: Rate,
 }
 
@@ -177,7 +177,7 @@ impl core::ops::AddAssign<&Accounts> for Accounts {
 }
 
 impl Accounts {
-    /// The first identity of the accounts that does not hold, if any.
+    /// The first identity that does not hold, if any.
     pub(super) fn wrong(&self) -> Option<String> {
         let a = self;
         let gone = a.received + a.replayed + a.corrupted + a.socket_lost + a.dropped;

@@ -17,9 +17,9 @@ pub(super) enum End {
 pub(super) struct Packet {
     pub(super) agent: u32,
     pub(super) to: End,
-    /// Whether a bit was flipped on the way. The receiving end discards such a packet.
+    /// Whether a bit was flipped: the receiving end discards it.
     pub(super) corrupted: bool,
-    /// How many links of the route the packet has passed.
+    /// How many links of the route are passed.
     pub(super) hop: u16,
     /// The size as an IP packet, in bytes.
     pub(super) bytes: u32,
@@ -43,7 +43,7 @@ impl Packet {
         Packet { agent, to, corrupted: false, hop: 0, bytes, body }
     }
 
-    /// Whether the accounts count the packet: it carries data.
+    /// Whether it carries data.
     pub(super) fn is_load(&self) -> bool {
         match self.body {
             Body::Block { .. } | Body::Plain => true,

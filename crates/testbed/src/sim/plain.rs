@@ -1,4 +1,4 @@
-//! UDP without retransmission: constant, or alternating on and off.
+//! UDP without retransmission: constant, or on and off.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -15,7 +15,7 @@ pub(super) struct Plain {
     pub(super) flow: usize,
     udp: Udp,
     pub(super) payload: u32,
-    /// Datagrams left to send; `None` for a stream that does not end.
+    /// Datagrams left to send, if limited.
     left: Option<u64>,
     /// When the stream's next silent phase begins.
     silent_at: Time,
@@ -99,7 +99,7 @@ impl Plain {
         }
     }
 
-    /// The length of a phase: `mean`, or exponentially distributed with this mean.
+    /// A phase's length: `mean`, or exponentially distributed.
     fn length(&mut self, mean: Span) -> Span {
         if self.udp.random { self.random.exponential(mean) } else { mean }
     }

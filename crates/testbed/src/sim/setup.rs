@@ -1,4 +1,4 @@
-//! A protocol's setup at the start of a copy, as a real session provides it.
+//! A protocol's setup, as a real session provides it.
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
@@ -72,7 +72,7 @@ pub(super) fn setup(
     })
 }
 
-/// The protocol's settings that the scenario sets; all others have their defaults.
+/// The settings of the scenario, else the defaults.
 fn settings(copy: &Transfer) -> Result<Settings, SimError> {
     let row = row(copy)?;
     let tail = copy.tail_copies.map(|count| (rbudp::TAIL_COPIES.name, f64::from(count)));
@@ -100,7 +100,7 @@ fn layout(copy: &Transfer, object: Bytes, block: u32, limited: bool) -> Result<L
     })
 }
 
-/// An object size whose copy lasts longer than `span` at the highest rate of a route.
+/// An object that takes longer than `span` at a route's highest rate.
 pub(super) fn more_than(span: Span, rate: Option<Rate>) -> Result<Bytes, SimError> {
     let rate = rate.ok_or_else(|| {
         let why = "a copy with a time limit needs a rate: its own, or that of a link on its route";

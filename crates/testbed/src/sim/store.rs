@@ -1,6 +1,6 @@
 //! A slab of reusable slots (packets refer to values by number), and a set of numbers.
 
-/// Values by number; a number becomes free when its value is taken.
+/// Values by number; taking a value frees its number.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     places: Vec<Option<T>>,
@@ -37,7 +37,7 @@ impl<T> Store<T> {
     }
 }
 
-/// A set of numbers: a bitmap from zero to the largest number.
+/// A set of numbers, as a bitmap from zero.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     words: Vec<u64>,

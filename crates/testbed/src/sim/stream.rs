@@ -16,9 +16,9 @@ const REQUEST: u32 = 300;
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct StreamRun {
-    /// The sender's settings; the receiver uses the same symbol size, deadline and path.
+    /// The sender's settings; the receiver has the same symbol size, deadline and path.
     pub settings: Settings,
-    /// The receiver's memory for symbols of frames that are not delivered yet, in bytes.
+    /// The receiver's memory for symbols, in bytes.
     pub memory: usize,
     /// The link between sender and receiver.
     pub link: LinkSpec,
@@ -40,26 +40,25 @@ pub struct StreamOutcome {
     /// Frames that the receiver reported as missed, and frames after the last datagram that
     /// arrived.
     pub missed: u32,
-    /// Frames delivered after their deadline: a failure, unless a queue or jitter delays every
-    /// datagram.
+    /// Frames after their deadline: a failure, unless a queue or jitter delays every datagram.
     pub late: u32,
     /// Frames delivered out of order or with too few symbols, or neither delivered nor missed:
     /// bugs.
     pub broken: u32,
-    /// The delay of each delivered frame from sender to delivery, shortest first.
+    /// Each delivered frame's delay, shortest first.
     pub delays: Vec<Span>,
     /// Datagrams sent.
     pub sent: u64,
     /// Bytes of UDP payload sent.
     pub bytes: Bytes,
-    /// Peak memory of symbols of frames that are not delivered yet, in bytes.
+    /// Peak memory of symbols, in bytes.
     pub memory: usize,
     /// From the first frame to the end of the last interval.
     pub elapsed: Span,
 }
 
 impl StreamOutcome {
-    /// The delay that `share` of the delivered frames did not exceed.
+    /// The delay that `share` of the frames did not exceed.
     pub fn delay(&self, share: f64) -> Span {
         let last = self.delays.len().saturating_sub(1);
         let place = (self.delays.len() as f64 * share) as usize;
@@ -80,7 +79,7 @@ pub fn run(stream: &StreamRun) -> StreamOutcome {
     }
     world.outcome.elapsed = stream.interval * u64::from(stream.frames);
     let told = world.outcome.delivered + world.outcome.missed;
-    // The receiver cannot know of frames after the last datagram that arrived.
+    // The receiver cannot know of later frames.
     let silent = world.receiver.next()..stream.frames;
     world.outcome.missed += silent.len() as u32;
     world.outcome.broken += stream.frames - told - silent.len() as u32;
@@ -93,10 +92,10 @@ struct World<'a> {
     sender: Sender,
     receiver: Receiver,
     link: Link,
-    /// Datagrams on the link, by arrival, then by number.
+    /// Datagrams on the link, by arrival and number.
     flying: BinaryHeap<Reverse<(Time, u64, Flying)>>,
     back: Link,
-    /// Requests on the way back, by arrival, then by number.
+    /// Requests on the way back, by arrival and number.
     requests: BTreeMap<(Time, u64), Request>,
     requested: u64,
     now: Time,
@@ -106,7 +105,7 @@ struct World<'a> {
     outcome: StreamOutcome,
 }
 
-/// A datagram's head, with an order for the heap.
+/// A datagram's head, ordered for the heap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Flying {
     block: u64,
@@ -151,7 +150,7 @@ impl World<'_> {
     fn step(&mut self, now: Time) {
         self.now = now;
         while self.frame_at().is_some_and(|at| at <= now) {
-            // If the sender has no room, the frame is lost; a real source would wait.
+            // Without room the frame is lost; a real source would wait.
             let _: Result<u32, _> = self.sender.offer(now, self.stream.frame);
             self.offered += 1;
         }

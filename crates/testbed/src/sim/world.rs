@@ -1,4 +1,4 @@
-//! The event loop of a run: takes each event and dispatches it.
+//! The event loop of a run.
 
 use longhaul_proto::endpoint::BoxedReceiver;
 use longhaul_proto::layout::Block;
@@ -31,24 +31,24 @@ pub(super) struct World<'s> {
     /// By host: its card's links, out and in.
     pub(super) cards: Vec<Option<(u32, u32)>>,
     pub(super) programs: Vec<Program>,
-    /// By host: the copies that drain there, to a disk or from a limited memory.
+    /// By host: the copies that drain to a disk or limited memory.
     pub(super) drains: Vec<Vec<u32>>,
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
-    /// By host: bytes that arrived at its card, without 28 bytes of headers for each packet.
+    /// By host: bytes arrived at its card, without 28 bytes of headers per packet.
     pub(super) arrived: Vec<Bytes>,
     /// Flows that can end and have not ended.
     pub(super) open: usize,
     pub(super) ended: Option<Time>,
     pub(super) timed_out: bool,
     pub(super) events: u64,
-    /// This buffer and the next two are reused, so a packet needs no allocation.
+    /// Reused, so a packet needs no allocation.
     pub(super) blocks: Vec<Block>,
     pub(super) controls: Vec<Control>,
     pub(super) batch: Vec<Waiting>,
 }
 
-/// A copy, a TCP connection or a stream of UDP: a sender together with its receiver.
+/// A copy, TCP connection or UDP stream: sender and receiver.
 pub(super) enum Agent {
     Copy(Box<CopyAgent>),
     Tcp(Box<Connection>),
@@ -61,32 +61,32 @@ pub(super) struct Core {
     pub(super) host: usize,
     pub(super) core: BoxedReceiver,
     pub(super) wake: Time,
-    /// The time of the last wake-up, and how often the core was woken at that time.
+    /// The last wake-up, and how often it came.
     pub(super) polls: (Time, u32),
-    /// Bytes of this core's copies that arrived, counted like `World::arrived`.
+    /// Bytes of this core's copies, counted like `World::arrived`.
     pub(super) own: Bytes,
     pub(super) gets_reports: bool,
 }
 
 pub(super) struct FlowState {
     pub(super) agents: Vec<u32>,
-    /// The flow's routes, there and back, each as a range in the fabric's `hops`: start and length.
+    /// The flow's routes there and back, in the fabric's `hops`.
     pub(super) ways: ((u32, u32), (u32, u32)),
     /// The total delay of both routes.
     pub(super) rtt: Span,
     pub(super) random: Random,
-    /// Unfinished agents, plus short TCP connections (mice) that have not started.
+    /// Unfinished agents, and mice that have not started.
     pub(super) busy: usize,
     pub(super) mice: u32,
     pub(super) can_end: bool,
     pub(super) ended: Option<Time>,
-    /// How much had arrived at the end, if the flow ended because its time was over.
+    /// What had arrived when the flow's time was over.
     pub(super) delivered: Option<Bytes>,
     pub(super) series: Vec<Point>,
 }
 
 impl World<'_> {
-    /// Processes events until every flow that can end has ended, or the time limit is reached.
+    /// Processes events to the end, or to the time limit.
     pub(super) fn run(&mut self) -> Result<(), SimError> {
         while let Some((due, what)) = self.fabric.calendar.pop() {
             self.fabric.now = due.at;
@@ -125,7 +125,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Takes packets from a link as long as no other event is due before them.
+    /// Takes packets from a link before other events are due.
     fn drain(&mut self, index: u32) -> Result<(), SimError> {
         while let Some(packet) = self.fabric.take_first(index) {
             self.arrive(packet)?;
@@ -182,7 +182,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Turns an agent's broken invariant into the run's error.
+    /// Turns a broken invariant into the run's error.
     pub(super) fn check(&self, agent: u32, result: Result<(), String>) -> Result<(), SimError> {
         result.map_err(|what| {
             let whose = self.scenario.flows[self.flow_of(agent)].name.clone();
@@ -198,7 +198,7 @@ impl World<'_> {
         }
     }
 
-    /// Updates an agent's flow, and the run, if the agent is finished.
+    /// Updates flow and run, if the agent is finished.
     pub(super) fn settle(&mut self, agent: u32, done: bool) {
         if !done || self.done[agent as usize] {
             return;
@@ -290,7 +290,7 @@ impl World<'_> {
         on_stream: bool,
     ) -> Result<(), SimError> {
         if packet.corrupted {
-            // The seal detects the flipped bit, so the packet counts as lost.
+            // The seal detects the flipped bit: lost.
             match on_stream {
                 true => self.fabric.late(*packet, message),
                 false => self.fabric.release(message),

@@ -15,18 +15,18 @@ const HIGH_GAIN: f64 = 2.885;
 const WINDOW_GAIN: f64 = 2.0;
 /// The pacing gains of a cycle, one per round trip.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Factor on the pace: slightly below 1, so that no standing queue builds up.
+/// Factor on the pace, against a standing queue.
 const MARGIN: f64 = 0.99;
-/// Round trips for which the largest delivery rate is kept.
+/// Rounds for which the largest rate is kept.
 const RATE_ROUNDS: u64 = 10;
 const MIN_RTT_LASTS: Span = Span::from_secs(10);
 const PROBE_RTT_LASTS: Span = Span::from_millis(200);
-/// The minimum window, also used while the round-trip time is probed.
+/// The minimum window, also for round-trip probes.
 const LEAST: u32 = 4;
-/// Start-up ends after this many rounds with less growth than required.
+/// Start-up ends after this many rounds without enough growth.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// Maximum number of segments in one burst: those of one segmented send (GSO).
+/// Maximum number of segments in one segmented send (GSO).
 const MOST_AT_ONCE: f64 = 44.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) struct Acked {
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: Mode,
-    /// Rounds and their largest rates, in decreasing order of rate.
+    /// Rounds and largest rates, in decreasing order.
     rates: VecDeque<(u64, f64)>,
     round: u64,
     round_ends: u64,
@@ -105,7 +105,7 @@ impl Bbr {
         self.window
     }
 
-    /// The pace in segments a second; `None` before the round-trip time is known.
+    /// The pace in segments a second, once known.
     pub(super) fn pace(&self) -> Option<f64> {
         self.pace
     }
@@ -124,7 +124,7 @@ impl Bbr {
         self.full.1 >= FULL_ROUNDS
     }
 
-    /// The window in segments at `gain` times the path's bandwidth-delay product.
+    /// The window for `gain` bandwidth-delay products.
     fn target(&self, gain: f64) -> u32 {
         let Some((rtt, _)) = self.min_rtt.filter(|_| self.rate() > 0.0) else {
             return self.initial;
@@ -181,7 +181,7 @@ impl Bbr {
 
     fn probe_rate(&mut self, now: Time) {
         self.mode = Mode::ProbeRate;
-        // Linux starts at a random phase, never at the slow one. The time serves as random number.
+        // Linux starts at a random phase, never at the slow one.
         let place = (now.as_nanos() / 1_000 % 7) as usize;
         self.cycle = (if place == 0 { 0 } else { place + 1 }, now);
     }
@@ -280,7 +280,7 @@ impl Bbr {
         }
     }
 
-    /// Handles the first loss of a window: saves the window, to restore it after the recovery.
+    /// Saves the window at a recovery's first loss.
     pub(super) fn on_loss(&mut self) {
         if self.mode != Mode::ProbeRtt {
             self.saved = self.window;
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(bbr.mode, Mode::ProbeRate);
         let gain = CYCLE[bbr.cycle.0];
         assert_eq!(bbr.pace(), Some(1_000.0 * gain * MARGIN));
-        // Twice 100 segments (1,000 a second for 100 ms), plus three bursts of two.
+        // Twice 100 segments, plus three bursts of two.
         assert_eq!(bbr.target(WINDOW_GAIN), 206 + if bbr.cycle.0 == 0 { 2 } else { 0 });
     }
 

@@ -13,7 +13,7 @@ use super::bbr::Sample;
 /// RFC 6675, section 2: `DupThresh`.
 const REORDERING: u32 = 3;
 
-/// A segment that was sent and is above the cumulative acknowledgement.
+/// A segment above the cumulative acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Time,
@@ -24,17 +24,16 @@ struct Sent {
     mark: Mark,
 }
 
-/// The delivery state when a segment was sent, from which a delivery rate is measured
-/// (draft-cheng-iccrg-delivery-rate-estimation).
+/// The delivery state at a sending time (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     delivered: u64,
     at: Time,
-    /// The sending time of the newest segment that had been delivered when the mark was set.
+    /// The sending time of the newest segment delivered by then.
     sent: Time,
 }
 
-/// The segments between the first that is not acknowledged and the next to be sent.
+/// The segments from the first unacknowledged one on.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     first: u32,
@@ -46,13 +45,13 @@ pub(super) struct Board {
     again: u32,
     /// The highest sacked segment plus one.
     highest: u32,
-    /// All segments below this number have been checked for loss.
+    /// Segments below were checked for loss.
     judged: u32,
-    /// No segment below this number waits for a repair.
+    /// No segment below waits for a repair.
     repair_from: u32,
     /// Repairs in the order of transmission.
     repairs: VecDeque<(Time, u32)>,
-    /// The transmission time of the newest segment that arrived.
+    /// When the newest arrived segment was sent.
     newest_arrived: Time,
     mark: Mark,
 }
@@ -61,13 +60,13 @@ pub(super) struct Board {
 pub(super) struct Change {
     /// Segments newly known to have arrived.
     pub(super) arrived: u32,
-    /// Segments that the cumulative acknowledgement newly covers, also those sacked before.
+    /// Segments newly acknowledged cumulatively, also those sacked before.
     pub(super) acked: u32,
     /// Segments and repairs found lost.
     pub(super) lost: u32,
-    /// The delivery rate, measured at the segment of `arrived` that was sent last.
+    /// The delivery rate at the newest of `arrived`.
     pub(super) sample: Option<Sample>,
-    /// The transmission time and mark of the segment of `arrived` that was sent last.
+    /// The newest of `arrived`: sending time and mark.
     newest: Option<(Time, Mark)>,
 }
 
@@ -80,7 +79,7 @@ impl Board {
         self.first + self.sent.len() as u32
     }
 
-    /// Segments sent that the cumulative acknowledgement does not cover.
+    /// Segments above the cumulative acknowledgement.
     pub(super) fn flight(&self) -> u32 {
         self.sent.len() as u32
     }
@@ -128,8 +127,7 @@ impl Board {
         change
     }
 
-    /// Measures the delivery rate over the sending or the acknowledgement interval, whichever is
-    /// longer.
+    /// Measures the delivery rate over the longer of the sending and acknowledgement intervals.
     fn measure(&mut self, now: Time, change: &mut Change) {
         let Some((sent, mark)) = change.newest else { return };
         (self.mark.at, self.mark.sent) = (now, sent);
@@ -139,7 +137,7 @@ impl Board {
             .then(|| Sample { rate: count as f64 / span.as_secs_f64(), before: mark.delivered });
     }
 
-    /// Records a segment's arrival, unless the segment was sacked before.
+    /// Records a segment's arrival, once.
     fn leave(&mut self, sent: Sent, change: &mut Change) {
         if sent.sacked {
             return;
@@ -171,8 +169,8 @@ impl Board {
         }
     }
 
-    /// Marks segments as lost that have three sacked segments above them (RFC 6675, `IsLost`);
-    /// returns their number.
+    /// Marks segments with three sacked ones above them as lost (RFC 6675, `IsLost`); returns their
+    /// number.
     fn judge(&mut self) -> u32 {
         let (mut above, mut number) = (0, self.highest);
         while above < REORDERING {
@@ -221,7 +219,7 @@ impl Board {
         found
     }
 
-    /// Returns the next lost segment to send again, and marks it as sent.
+    /// Returns the next lost segment, and marks it as sent.
     pub(super) fn repair(&mut self, now: Time) -> Option<u32> {
         if self.lost == self.again {
             return None;

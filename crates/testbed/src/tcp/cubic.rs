@@ -8,7 +8,7 @@
 
 use longhaul_proto::time::{Span, Time};
 
-/// RFC 9438, 4.6: the window after a loss, as a share; Linux counts in parts of 1024.
+/// RFC 9438, 4.6: the share of the window after a loss, in 1024ths.
 const BETA: u32 = 717;
 const PARTS: u32 = 1_024;
 /// RFC 9438, 5: how steep the curve is, in segments a second cubed.
@@ -24,7 +24,7 @@ const LOOK_EVERY: Span = Span::from_millis(32);
 const FIRST_EVERY: u32 = 20;
 /// The window grows by at most one segment per two arrivals.
 const LEAST_EVERY: u32 = 2;
-/// Represents no growth: this many windows of arrivals per increment.
+/// Represents no growth, in windows of arrivals per increment.
 const HARDLY: u32 = 100;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) struct Cubic {
     /// The window at the last update.
     seen: u32,
     looked: Time,
-    /// Arrivals in this epoch that the estimate of Reno's window has not used.
+    /// Arrivals that the estimate of Reno's window has not used.
     arrived: u32,
 }
 
@@ -47,14 +47,13 @@ struct Epoch {
     began: Time,
     /// The curve's plateau.
     origin: u32,
-    /// The time from `began` to the plateau, in seconds.
+    /// Seconds from `began` to the plateau.
     k: f64,
     reno: u32,
 }
 
 impl Cubic {
-    /// Processes `arrived` segments in congestion avoidance; returns the number of arrivals per
-    /// increment of `window`.
+    /// Processes `arrived` segments; returns the arrivals per increment of `window`.
     pub(super) fn on_ack(&mut self, now: Time, window: u32, arrived: u32, min_rtt: Span) -> u32 {
         self.arrived = self.arrived.saturating_add(arrived);
         let same = self.seen == window && now.since(self.looked) < LOOK_EVERY;

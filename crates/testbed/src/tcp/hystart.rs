@@ -14,7 +14,7 @@ const CLOSE: Span = Span::from_millis(2);
 /// Linux adds this to the minimum round trip before it halves the sum, for acknowledgements of
 /// several segments.
 const COVERED: Span = Span::from_millis(1);
-/// Number of round-trip samples in a round after which the second sign counts.
+/// Samples in a round before the second sign counts.
 const SAMPLES: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ mod tests {
     fn a_long_train_ends_slow_start_and_a_broken_one_does_not() {
         let mut train = HyStart::new();
         let ends = |ms: u64| train.on_ack(at(ms), 1 + ms as u32, 1_000, Some(RTT), RTT);
-        // The first acknowledgement starts the round; a train of more than 50.5 ms is too long.
+        // A train of more than 50.5 ms is too long.
         assert_eq!((0..100).map(ends).position(|ends| ends), Some(51));
         let mut broken = HyStart::new();
         assert!((0..100).all(|i| !broken.on_ack(at(3 * i), 1 + i as u32, 1_000, Some(RTT), RTT)));
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn longer_round_trips_end_slow_start_after_eight_samples() {
-        // Round trips may be longer by an eighth of the shortest: by 12.5 ms.
+        // Round trips may be longer by an eighth: 12.5 ms.
         let mut delayed = HyStart::new();
         let long = RTT + Span::from_millis(14);
         let ends = |i: u64| delayed.on_ack(at(3 * i), 1 + i as u32, 1_000, Some(long), RTT);

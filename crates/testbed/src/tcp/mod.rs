@@ -47,7 +47,7 @@ pub(crate) use sender::Sender;
 
 /// Headers of IPv4 and TCP with timestamps: 52 bytes of each packet.
 pub(crate) const HEADERS: u32 = 52;
-/// Sack runs per acknowledgement that fit next to timestamps (RFC 2018, section 3).
+/// Sack runs that fit next to timestamps (RFC 2018, section 3).
 const SACK_RUNS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,14 +72,14 @@ pub(crate) struct Data {
 pub(crate) struct Ack {
     /// All segments below this number have arrived.
     pub next: u32,
-    /// The sender's timestamp that this acknowledgement returns (RFC 7323).
+    /// The returned timestamp of the sender (RFC 7323).
     pub echo: Time,
-    /// Runs of segments that arrived beyond `next`, the latest first; empty runs are unused.
+    /// Arrived runs beyond `next`, the latest first; empty if unused.
     pub sacked: [(u32, u32); SACK_RUNS],
 }
 
 impl Segment {
-    /// The size as an IP packet, given the payload of a full segment.
+    /// The IP packet's size, with `mss` bytes in a full segment.
     pub(crate) fn bytes(&self, mss: u32) -> u32 {
         match self {
             Segment::Syn | Segment::SynAck => 60,

@@ -26,7 +26,7 @@ pub(crate) struct Receiver {
     /// Ranges of segments that arrived beyond `next`; the one that changed last comes first (RFC
     /// 2018, section 4).
     runs: Vec<(u32, u32)>,
-    /// Number of segments in order since the last acknowledgement.
+    /// In-order segments since the last acknowledgement.
     unacked: u32,
     /// The timestamp for the next acknowledgement.
     echo: Time,
@@ -58,8 +58,7 @@ impl Receiver {
             self.echo = data.sent;
         }
         if self.come.insert(number..number + 1) == 0 {
-            // A repeated segment is acknowledged immediately, as is a segment out of order (RFC
-            // 5681, 4.2).
+            // RFC 5681, 4.2: repeated segments are acknowledged immediately, as those out of order.
             self.at_once = true;
             return;
         }

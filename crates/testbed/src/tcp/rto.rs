@@ -6,12 +6,12 @@ use longhaul_proto::time::Span;
 const INITIAL: Span = Span::from_secs(1);
 /// Minimum of four times the variation: Linux limits this term, not the sum.
 const MIN_VARIATION: Span = Span::from_millis(200);
-/// RFC 6298, 2.5: a maximum of at least 60 s is allowed; Linux uses 120 s.
+/// RFC 6298, 2.5 allows a maximum from 60 s; Linux uses 120 s.
 const MAX: Span = Span::from_secs(120);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rto {
-    /// The smoothed round-trip time and its variation; `None` before the first sample.
+    /// The smoothed round-trip time and its variation.
     estimate: Option<(Span, Span)>,
     pub(super) min_rtt: Span,
     backoff: u32,
@@ -34,7 +34,7 @@ impl Rto {
         });
     }
 
-    /// The smoothed round-trip time; before the first sample, the initial timeout.
+    /// The smoothed round-trip time; at first, the initial timeout.
     pub(super) fn smoothed(&self) -> Span {
         self.estimate.map_or(INITIAL, |(smoothed, _)| smoothed)
     }
@@ -51,7 +51,7 @@ impl Rto {
         self.backoff = (self.backoff + 1).min(10);
     }
 
-    /// Ends the backoff, because the SYN or new data were acknowledged.
+    /// Ends the backoff: the SYN or new data were acknowledged.
     pub(super) fn relax(&mut self) {
         self.backoff = 0;
     }

@@ -1,4 +1,4 @@
-//! The sending end of a TCP connection: decides what to send, and when to send it again.
+//! The sending end: what to send, and when to send it again.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -15,13 +15,13 @@ const PROBE_SINGLE: Span = Span::from_millis(200);
 /// Linux's minimum time before a tail loss probe.
 const MIN_PROBE: Span = Span::from_millis(2);
 
-/// A sender's counters. `sent`, `first` and `lost` count segments with data.
+/// A sender's counters, in segments with data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
     pub sent: u64,
     /// Sent for the first time.
     pub first: u64,
-    /// Declared lost; a retransmission that is lost counts again.
+    /// Declared lost, repeatedly if retransmissions are lost.
     pub lost: u64,
     /// Window reductions for losses, without timeouts.
     pub recoveries: u64,
@@ -31,12 +31,12 @@ pub(crate) struct SenderCounts {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The SYN is unanswered; its next transmission is due at this time.
+    /// The SYN is unanswered, and due again at this time.
     Opening(Time),
     Open,
-    /// Losses are being repaired, until all segments below this number have arrived.
+    /// Losses are repaired up to this number.
     Recovery(u32, Reduction),
-    /// A timeout is being repaired, until all segments below this number have arrived.
+    /// A timeout is repaired up to this number.
     Loss(u32),
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct Sender {
     rto: Rto,
     /// Segments to send; `None` for an endless connection.
     total: Option<u32>,
-    /// Maximum number of segments in flight, by the configured window.
+    /// The configured window, in segments.
     limit: u32,
     initial: u32,
     /// When the SYN was first sent; `None` before.
     syn: Option<Time>,
     /// Number of SYNs sent.
     syns: u32,
-    /// When the retransmission timer expires, if anything is in flight.
+    /// When the retransmission timer expires.
     deadline: Option<Time>,
     /// When to send a tail loss probe (RFC 8985, 7); `None` during a repair, if the retransmission
     /// timer expires first, or after a probe without new acknowledgements.
@@ -71,7 +71,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// A sender of `total` segments of `mss` bytes each, or without end, that starts at `now`.
+    /// A sender of `total` segments of `mss` bytes, or without end.
     pub(crate) fn new(now: Time, tcp: &Tcp, mss: u32, total: Option<u32>) -> Sender {
         let limit = tcp.window.map_or(u64::MAX, |bytes| bytes.get() / u64::from(mss.max(1)));
         Sender {
@@ -134,8 +134,7 @@ impl Sender {
             self.rto.sample(rtt);
         }
         if change.acked > 0 {
-            // RFC 7323: a timestamp gives a valid sample even for a repeated segment, so the
-            // back-off ends.
+            // RFC 7323: timestamps give valid samples even for repeats, so the back-off ends.
             self.rto.relax();
             self.restart_timer(now);
         }
@@ -145,7 +144,7 @@ impl Sender {
             self.state = State::Open;
         }
         if change.lost > 0 && matches!(self.state, State::Open) {
-            // RFC 6675, 5, (4): RecoveryPoint = HighData, and ssthresh is set.
+            // RFC 6675, 5, (4): RecoveryPoint = HighData.
             self.window.on_loss();
             let reduction = Reduction::new(flight, self.window.size());
             self.state = State::Recovery(self.board.next(), reduction);
@@ -297,7 +296,7 @@ impl Sender {
         if self.deadline.is_none() {
             self.deadline = Some(now + self.rto.timeout());
         }
-        // The probe timer starts at the last segment sent.
+        // The probe timer starts at the last segment.
         self.set_probe(now);
         Segment::Data(Data { number, sent: now })
     }

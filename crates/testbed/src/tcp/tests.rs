@@ -1,4 +1,4 @@
-//! Tests of both ends of a connection, against hand-computed values and published laws.
+//! Both ends of a connection, against hand-computed values and published laws.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-/// Two ends, and a path that delays all segments and loses the chosen ones.
+/// Two ends, and a path that loses chosen segments.
 struct Pair {
     now: Time,
     sender: Sender,
@@ -94,7 +94,7 @@ impl Pair {
         }
     }
 
-    /// The number of segments sent at each time, in milliseconds.
+    /// Segments sent at each time, in milliseconds.
     fn rounds(&self) -> Vec<(u64, usize)> {
         let millis = |at: Time| at.since(Time::ZERO).as_nanos() / 1_000_000;
         let rounds = self.log.chunk_by(|a, b| a.0 == b.0);
@@ -123,12 +123,12 @@ fn an_untuned_window_sends_64_kb_a_round_trip() {
 
 #[test]
 fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
-    // The first of the twenty segments of the second round is lost.
+    // The second round's first segment is lost.
     let mut pair = Pair::new(&tcp(Congestion::NewReno), None, |nth, _| nth == 10);
     pair.run(at(450));
     let counts = *pair.sender.counts();
     assert_eq!((counts.sent - counts.first, counts.recoveries, counts.timeouts), (1, 1, 0));
-    // At 300 ms the third sack reveals the loss, and the repair is sent immediately.
+    // At 300 ms the third sack reveals the loss.
     let repair = pair.log.iter().skip(11).find(|(_, number)| *number == 10).copied();
     assert_eq!(repair, Some((at(300), 10)));
     // The window falls from 20 to 10, and the acknowledgements of ten segments add one.
@@ -194,7 +194,7 @@ fn acknowledgements_wait_for_a_second_segment_or_40_ms() {
     assert_eq!(data(16, at(2)), (None, Some(at(42))));
     assert_eq!(data(17, at(3)), (Some(18), None));
     assert_eq!(data(18, at(4)), (None, Some(at(44))));
-    // The receiver acknowledges a gap, the segment that fills it, and a repeat immediately.
+    // A gap, its filling and a repeat are acknowledged immediately.
     assert_eq!(data(20, at(5)).0, Some(19));
     assert_eq!(data(19, at(6)).0, Some(21));
     assert_eq!(data(3, at(7)).0, Some(21));
@@ -215,11 +215,11 @@ fn the_latest_runs_are_reported_first() {
     assert_eq!(ack.sacked, [(2, 6), (10, 11), (8, 9)]);
 }
 
-/// The long-run number of segments per round trip at loss probability `p`.
+/// Segments per round trip at loss probability `p`.
 fn response(congestion: Congestion, p: f64, secs: u64) -> f64 {
     let mut random = Random::new(7);
     let mut pair = Pair::new(&tcp(congestion), None, move |_, _| random.chance(p));
-    // The first 20 s do not count, because slow start overshoots.
+    // Slow start overshoots in the first 20 s.
     pair.run(at(20_000));
     let before = pair.receiver.next();
     pair.run(at((20 + secs) * 1_000));

@@ -1,4 +1,4 @@
-//! The congestion window: slow start, congestion avoidance, and reductions after losses.
+//! The congestion window: its growth, and its reductions.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -11,7 +11,7 @@ use crate::scenario::Congestion;
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     size: u32,
-    /// Acknowledged segments that have not yet increased the window.
+    /// Acknowledged segments that have not increased the window.
     count: u32,
     threshold: u32,
     growth: Growth,
@@ -55,7 +55,7 @@ impl Window {
         self.size < self.threshold
     }
 
-    /// BBR's state, which sets window and pace on every acknowledgement.
+    /// BBR's state, which sets window and pace.
     pub(super) fn bbr(&self) -> Option<&Bbr> {
         if let Growth::Bbr(bbr) = &self.growth { Some(bbr) } else { None }
     }
@@ -67,7 +67,7 @@ impl Window {
         }
     }
 
-    /// Grows the window. Not called in recovery, or while the window does not limit the sender.
+    /// Grows the window, outside recovery, while it limits the sender.
     pub(super) fn on_ack(&mut self, now: Time, acked: Acked) {
         if self.bbr().is_some() {
             return;
@@ -140,7 +140,7 @@ impl Window {
         (self.size, self.count) = (1, 0);
     }
 
-    /// RFC 5681, 4.1: restarts after nothing was sent for longer than a timeout.
+    /// RFC 5681, 4.1: restarts after idleness beyond a timeout.
     pub(super) fn restart(&mut self, initial: u32) {
         self.size = self.size.min(initial.max(1));
     }
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(window.size(), 1);
         window.on_timeout(true);
         window.on_ack(Time::ZERO, acked(30, 30));
-        // 19 arrivals bring the window from 1 to 20; the other 11 count for the next increment.
+        // 19 arrivals bring it from 1 to 20; the other 11 count later.
         assert_eq!((window.size(), window.count), (20, 11));
     }
 

@@ -13,7 +13,7 @@ use longhaul_testbed::random::Random;
 /// The longest wait of a copy: a control stream retransmits after at most 4 s, and a sender pauses
 /// after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// The timer of each protocol, if the timer is not a setting.
+/// Each protocol's timer, if it is no setting.
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
@@ -27,12 +27,12 @@ const OWN: [(&str, Span); 8] = [
 /// Settings that are protocol timers.
 const SET: [&str; 3] = ["sync-interval", "ack-interval", "report-interval"];
 
-/// A scenario, its time limit, and the longest allowed time without new data.
+/// A scenario, its time limit, and its longest stall.
 pub(crate) struct Case {
     pub(crate) text: String,
     pub(crate) most: Span,
     pub(crate) stall: Span,
-    /// Extreme settings: the run need not end, but must satisfy all other invariants.
+    /// Extreme settings: the run need not end.
     pub(crate) wild: bool,
 }
 
@@ -43,11 +43,11 @@ struct Path {
     loss: f64,
     /// When the last temporary fault ends.
     faults: Span,
-    /// The factor by which the link is slower at its slowest.
+    /// The factor of the link's slowest rate.
     slows: u64,
 }
 
-/// A network: the hosts between which copies run, and the number of faulty links on the way.
+/// The copies' hosts, and the faulty links on the way.
 struct Network {
     pairs: Vec<(String, String)>,
     hops: u32,
@@ -56,9 +56,9 @@ struct Network {
 struct Bounds {
     bytes: u64,
     flows: u64,
-    /// The slowest rate that the hosts allow, in Mbit/s.
+    /// The hosts' slowest rate, in Mbit/s.
     slowest: u64,
-    /// The sum of a copy's protocol timers; of several copies, the highest of these sums.
+    /// The highest sum of a copy's protocol timers.
     timers: Span,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     let arrives = (1.0 - path.loss).powi(network.hops as i32);
     let share = bounds.slowest as f64 * 1e6 / bounds.flows as f64;
     let sending = bounds.bytes as f64 * 8.0 / share / arrives * 20.0;
-    // A queue of one BDP, or of 100 packets, lengthens round trips.
+    // A queue of one BDP, or 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
     // A lost repair waits a second time. At 10 % loss a sender's datagrams may also be seconds
@@ -140,7 +140,7 @@ fn path(random: &mut Random) -> Path {
     } else if random.chance(0.2) {
         let _ = write!(link, ", queue = \"{} packets\"", one_of(random, &[3, 20, 500]));
     }
-    // A separate random stream: this draw does not change the draws after it.
+    // A separate random stream leaves later draws unchanged.
     if Random::new(micros ^ mbps).chance(0.2) {
         let _ = write!(link, ", policer-rate = \"{mbps}M\", policer-burst = \"64KB\"");
     }
@@ -241,7 +241,7 @@ fn ring(random: &mut Random, text: &mut String, link: &str, access: &str, count:
     Network { pairs: pairs.collect(), hops }
 }
 
-/// Turns comma-separated keys into lines; commas within brackets stay.
+/// Turns comma-separated keys into lines, except within brackets.
 fn lines(keys: &str) -> String {
     let mut depth = 0;
     keys.chars()
@@ -280,7 +280,7 @@ fn host(random: &mut Random, text: &mut String, name: &str, mbps: u64) -> (u64, 
         let _ = writeln!(keys, "socket-buffer = \"{}\"", one_of(random, &["20KB", "500KB"]));
         least = least.min(slow);
     }
-    // In a ring each host already has its `[[host]]` table.
+    // In a ring each host already has its table.
     let table = format!("[[host]]\nname = \"{name}\"\n");
     match text.find(&table) {
         Some(at) => text.insert_str(at + table.len(), &keys),
@@ -293,7 +293,7 @@ fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
     let size = *one_of(random, &[1, 1_440, 1_441, 100_001, 1_000_000, 3_000_000]);
     bounds.bytes += size;
     let _ = write!(text, "size = {size}\nstart = \"{}ms\"\n", random.below(300));
-    // Mostly a rate within the capacity of path and hosts, sometimes above.
+    // Mostly within the capacity of path and hosts.
     let share = one_of(random, &[40, 80, 150]);
     if random.chance(0.7) {
         let kbps = (bounds.slowest * 10 * share / bounds.flows).max(200);
@@ -332,7 +332,7 @@ fn tame(random: &mut Random, option: &ProtocolOption) -> f64 {
     of_kind(option, (option.default * factor).clamp(option.least, option.most))
 }
 
-/// Cuts off the fraction of a value if the option takes only whole numbers.
+/// Cuts off a fraction if the option takes whole numbers.
 fn of_kind(option: &ProtocolOption, value: f64) -> f64 {
     if option.kind.is_whole() { value.trunc() } else { value }
 }

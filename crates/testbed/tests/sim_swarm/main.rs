@@ -65,7 +65,7 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     if own == 0 { Err("the protocol sent nothing".into()) } else { Ok(outcome) }
 }
 
-/// Prints how to repeat a failed run, also if a protocol's state machine panicked.
+/// Prints how to repeat a failed run, also after a panic.
 struct Replay<'r> {
     row: &'r Row,
     seed: u64,
@@ -73,7 +73,7 @@ struct Replay<'r> {
 }
 
 impl Replay<'_> {
-    /// The command that repeats the run; `longhaul sim` would not check the limits.
+    /// Repeats the run; `longhaul sim` would not check the limits.
     fn command(&self) -> String {
         let Replay { row, seed, .. } = self;
         format!("{ONE}={}:{seed} cargo test -p longhaul-testbed --test sim_swarm", row.name)
@@ -109,7 +109,7 @@ fn check(row: &Row, seed: u64) -> SimOutcome {
     judge(row, seed, &case).unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", row.name))
 }
 
-/// Features that a swarm must have exercised, or its success would prove nothing.
+/// Features without which a swarm would prove nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     dropped: u64,
@@ -216,7 +216,7 @@ fn change(change: &Change) -> &'static str {
     match change {
         Change::Rate(_) => "another rate",
         Change::RateRamp { .. } => "a rate that goes evenly to another",
-        // To a flow a ramp is many small steps.
+        // To a flow a ramp is many steps.
         Change::Delay(_) | Change::DelayRamp { .. } => "another delay",
         Change::Loss(_) => "another loss",
         Change::Up(_) => "an outage",

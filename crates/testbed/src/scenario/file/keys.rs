@@ -37,7 +37,7 @@ pub(super) const HOST: &[&str] = &[
     "disk-stall",
     "disk-stall-every",
 ];
-/// A link's properties: `[all-links]`, `back`, and the links of `[topology]`.
+/// A link's properties.
 pub(super) const LINK: &[&str] = &[
     "rate",
     "delay",
@@ -60,7 +60,7 @@ pub(super) const LINK: &[&str] = &[
     "up",
     "changes",
 ];
-/// Keys of `[[link]]` in addition to [`LINK`]: the link's ends, and its other direction (`back`).
+/// Further keys of `[[link]]`: its ends, and its other direction.
 pub(super) const LINK_ENDS: &[&str] = &["between", "from", "to", "back"];
 /// `loss` as a table.
 pub(super) const LOSS: &[&str] = &[
@@ -81,7 +81,7 @@ pub(super) const CHANGE: &[&str] = &["at", "over", "rate", "delay", "loss", "up"
 pub(super) const ROUTE: &[&str] = &["from", "to", "via"];
 /// `[[flow]]`: common keys.
 pub(super) const FLOW: &[&str] = &["name", "from", "to", "start", "copies", "apart"];
-/// `[[flow]]`: the key that selects the carrier, and the further keys of such a flow.
+/// Keys of `[[flow]]` that select the carrier, with the further ones.
 pub(super) const CARRIERS: &[(&str, &[&str])] = &[
     (
         "protocol",

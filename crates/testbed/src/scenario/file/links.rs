@@ -60,7 +60,7 @@ struct Direction {
 }
 
 impl<'s, 'a> Layers<'s, 'a> {
-    /// Builds the layers from `tables`; missing tables are skipped.
+    /// Builds the layers from the existing tables.
     pub(super) fn new(
         tables: impl IntoIterator<Item = Option<&'s Section<'a>>>,
         shared: &'s Shared<'s>,
@@ -68,7 +68,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         Layers { tables: tables.into_iter().flatten().collect(), shared, delay: None }
     }
 
-    /// Builds both directions of a link; `back` overrides the tables for the second direction.
+    /// Both directions of a link; `back` overrides for the second.
     pub(super) fn duplex(&self, back: Option<&'s Section<'a>>) -> Result<Duplex, FileError> {
         let forward = self.direction()?;
         let tables = self.tables.iter().copied().chain(back).map(Some);

@@ -27,11 +27,11 @@ use section::{Extent, Section, Source};
 
 use super::{DEFAULT_MTU, MAX_FLOWS, Place, Record, Scenario};
 
-/// The inputs of a scenario file's reader besides the text.
+/// What a reader needs besides the text.
 pub struct Reading<'r> {
-    /// Pairs that override values of the file: a path, such as `flow.0.rate`, and the new value.
+    /// Overrides: a path, such as `flow.0.rate`, and the new value.
     pub settings: &'r [(String, String)],
-    /// Returns the text of a trace (recorded losses) that the file names, or an error.
+    /// Returns the text of a trace that the file names.
     pub trace: &'r dyn Fn(&str) -> Result<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! Hosts, routers, links and routes of a scenario file, and its topology.
+//! Hosts, routers, links, routes and topology of a scenario file.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ impl<'a> File<'a> {
             places.insert(host.name.clone(), place);
         }
         let from_topology = parts.hosts.len();
-        // Added hosts shift the node indices of the topology's routers.
+        // Added hosts shift the topology's routers.
         for value in whole.list("host")? {
             let table = Section::new(whole.source, "[[host]]", value, &[keys::HOST])?;
             let name = table.text("name")?.ok_or_else(|| table.missing("name"))?;

@@ -1,4 +1,4 @@
-//! A table of a scenario file, read key by key; errors name the line.
+//! A table of a scenario file; errors name the line.
 
 use core::fmt;
 use core::ops::Range;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 /// An error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
-    /// The line, from 1; `None` if the value comes from outside the file (`--sweep`).
+    /// The line, from 1; `None` for a value from outside the file.
     pub line: Option<usize>,
     /// The error.
     pub what: String,
@@ -50,7 +50,7 @@ impl fmt::Display for FileError {
 
 impl core::error::Error for FileError {}
 
-/// The range of a value in the text; empty if the value comes from outside the file.
+/// A value's place in the text; empty if it comes from outside.
 pub(super) type Extent = Range<usize>;
 
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ impl Source<'_> {
     pub(super) fn error(self, at: &Extent, what: impl Into<String>) -> FileError {
         let before = self.0.as_bytes().get(..at.start).unwrap_or(self.0.as_bytes());
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        // Text from the file must not send control sequences to the terminal.
+        // Text from the file must not control the terminal.
         let what = what.into().replace(char::is_control, "?");
         FileError { line: (!at.is_empty()).then_some(line), what, advice: None }
     }
@@ -77,7 +77,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The table at `value`; an error if it has a key that is not among `keys`.
+    /// The table at `value`; an error for a key not in `keys`.
     pub(super) fn new(
         source: Source<'a>,
         title: &'static str,
@@ -119,7 +119,7 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    /// The position of the value of `key`, or of the whole table if the key is missing.
+    /// The place of `key`'s value, or of the whole table.
     pub(super) fn extent_of(&self, key: &str) -> Extent {
         self.value(key).map_or_else(|| self.extent.clone(), Spanned::span)
     }
@@ -150,7 +150,7 @@ impl<'a> Section<'a> {
         given.map(Some).ok_or_else(|| self.wrong_kind(key, "true or false"))
     }
 
-    /// A quantity, in quotes with its unit or as a bare number.
+    /// A quantity, quoted with its unit or a bare number.
     pub(super) fn quantity<T>(
         &self,
         key: &str,
@@ -160,7 +160,7 @@ impl<'a> Section<'a> {
         self.parsed(key, value, parse).map(Some)
     }
 
-    /// A protocol's setting: a quantity, or a switch as `true` or `false`.
+    /// A protocol's setting: a quantity or a switch.
     pub(super) fn setting(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! Values from outside the file, such as those of `--sweep`, that override values of the file.
+//! Values from outside the file (`--sweep`) that override its values.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<()
     })
 }
 
-/// Tables that a file may omit: a path that names one then creates it.
+/// Tables that a path may create.
 const MAY_BE_NEW: [&str; 4] = ["settings", "back", "all-hosts", "all-links"];
 
 type Missing = Vec<String>;
@@ -75,7 +75,7 @@ fn in_value(place: &mut DeValue<'_>, words: &[&str], value: &str) -> Result<(), 
     }
 }
 
-/// The name that selects an entry, or else its index.
+/// An entry's name, or else its index.
 fn named((nth, entry): (usize, &Spanned<DeValue<'_>>)) -> String {
     let name = entry.get_ref().as_table().and_then(|table| table.get("name"));
     name.and_then(|name| name.get_ref().as_str()).map_or_else(|| nth.to_string(), str::to_owned)

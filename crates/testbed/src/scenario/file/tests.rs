@@ -1,4 +1,4 @@
-//! Scenario files: the keys, their documentation, and the errors of invalid files.
+//! Scenario files: keys, documentation, errors.
 
 use std::collections::BTreeMap;
 

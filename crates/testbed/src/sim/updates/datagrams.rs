@@ -46,7 +46,7 @@ impl Known {
         self.report.map_or(self.due, |(at, _)| at.min(self.due))
     }
 
-    /// Sends a report if one is due, and adapts `cutter` to a report that arrived.
+    /// Sends a due report; adapts `cutter` to an arrived one.
     fn follow(&mut self, now: Time, run: &UpdatesRun, cutter: &mut Cutter) {
         if let Some((_, path)) = self.report.take_if(|(at, _)| *at <= now) {
             let per_second = (cutter.count() - self.count) as f64 / REPORT.as_secs_f64();
@@ -85,7 +85,7 @@ pub(super) fn run(run: &UpdatesRun, code: Code, deadline: Option<Span>, tally: &
         if update == Some(now) {
             let mut message = vec![0; run.size.max(8)];
             message[..4].copy_from_slice(&number.to_be_bytes());
-            // This cannot fail: only messages above the size limit are refused.
+            // Only messages above the size limit are refused.
             let _ = cutter.message(now, &message, &mut cut);
             number += 1;
         }

@@ -44,25 +44,24 @@ pub struct UpdatesRun {
 pub struct UpdatesOutcome {
     /// The delay of each delivered update, shortest first.
     pub delays: Vec<Span>,
-    /// Updates that were not delivered by the end of the run.
+    /// Updates not delivered by the end.
     pub lost: u32,
     /// The jitter at the end of the run (RFC 3550, section 6.4.1).
     pub jitter: Span,
     /// IP packets sent to the receiver.
     pub packets: u64,
-    /// Bytes of the IP packets sent to the receiver.
+    /// Bytes of IP packets to the receiver.
     pub bytes: u64,
 }
 
 impl UpdatesOutcome {
-    /// The share of all updates that were delivered within `deadline`.
+    /// The share of updates delivered within `deadline`.
     pub fn within(&self, deadline: Span) -> f64 {
         let on_time = self.delays.partition_point(|delay| *delay <= deadline);
         on_time as f64 / (self.delays.len() as f64 + f64::from(self.lost)).max(1.0)
     }
 
-    /// The delay that `share` of all updates did not exceed; `None` if a smaller share was
-    /// delivered.
+    /// The delay that `share` of all updates did not exceed, if so many were delivered.
     pub fn delay_of_all(&self, share: f64) -> Option<Span> {
         let all = self.delays.len() as f64 + f64::from(self.lost);
         let count = (all * share).ceil() as usize;

@@ -8,19 +8,18 @@ use longhaul_proto::time::{Span, Time};
 use super::{Tally, UpdatesRun};
 use crate::link::{Fate, Link};
 
-/// Content of a segment, and its headers (IP, and TCP with timestamps), in bytes.
+/// A segment's content, and its headers, in bytes.
 const SEGMENT: usize = 1_448;
 const HEADERS: u32 = 52;
 /// Segments of the first window.
 const FIRST: f64 = 10.0;
-/// A segment counts as lost if a segment sent at least this many transmissions later is
-/// acknowledged.
+/// A segment is lost once one sent this many transmissions later is acknowledged.
 const LATER: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Update,
-    /// A transmission of a segment arrives at the receiver.
+    /// A segment arrives.
     Arrival {
         segment: u64,
         order: u64,
@@ -29,14 +28,14 @@ enum Event {
         segment: u64,
         order: u64,
     },
-    /// Check for segments that count as lost because of their age.
+    /// Check for segments lost by age.
     Look,
 }
 
 struct Segment {
     updates: Vec<u32>,
     sent: Time,
-    /// The position of the segment's last transmission among all transmissions.
+    /// The segment's last place among all transmissions.
     order: u64,
     /// Whether the segment waits to be sent again.
     is_lost: bool,
@@ -56,7 +55,7 @@ struct Tcp<'a> {
     newest: u64,
     window: f64,
     threshold: f64,
-    /// Losses of segments sent before this time do not halve the window again.
+    /// Losses from before this time do not halve the window again.
     recovered: Time,
     expected: u64,
     /// Later segments that have arrived already.
@@ -101,7 +100,7 @@ pub(super) fn run(run: &UpdatesRun, tally: &mut Tally) {
 }
 
 impl Tcp<'_> {
-    /// Sends as many segments as the window allows, lost segments first.
+    /// Sends what the window allows, lost segments first.
     fn send(&mut self, now: Time, tally: &mut Tally) {
         loop {
             let flying = self.open.values().filter(|segment| !segment.is_lost).count();
