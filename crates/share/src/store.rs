@@ -102,7 +102,7 @@ impl Store {
     }
 
     pub(crate) fn order(&self, command: Command) {
-        // The thread outlives every handle.
+        // Cannot fail: the thread outlives every handle.
         let _ = self.orders.send(command);
     }
 

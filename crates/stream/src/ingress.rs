@@ -112,7 +112,7 @@ impl Ingress {
 
     fn forward(&mut self) {
         if let Some(buffer) = self.filling.take() {
-            // The relay thread ends only after this flow.
+            // Cannot fail: the relay thread ends only after this flow.
             let _ = self.relay.send(Work::Forward(buffer));
         }
     }

@@ -90,7 +90,7 @@ impl Member {
         self.requests.clear();
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
-        // The relay's thread ends after the stream's sender.
+        // Cannot fail: the relay's thread ends after the stream's sender.
         let _ = live.relay.send(Work::Add(number, Outlet { place, data, withheld: None }));
     }
 }

@@ -166,7 +166,7 @@ impl Streams {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // The room lives as long as its sender.
+                // Cannot fail: the room lives as long as its sender.
                 _ = changed.changed() => {}
                 Some(again) = requested.recv() => {
                     send(writer, Told::Again(again)).await?;
@@ -216,7 +216,7 @@ impl Streams {
                     self.rooms.notify(&seat.name);
                     continue;
                 }
-                // The room lives as long as its members.
+                // Cannot fail: the room lives as long as its members.
                 _ = changed.changed() => {}
                 said = reader.read::<Ask>() => match said? {
                     None => return Ok(()),

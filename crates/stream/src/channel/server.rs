@@ -419,7 +419,7 @@ async fn bring(
             continue;
         }
         tokio::select! {
-            // The room lives as long as the seat.
+            // Cannot fail: the room lives as long as the seat.
             _ = changes.changed() => {}
             ended = goodbye(reader) => return ended,
         }

@@ -33,9 +33,9 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// The interval of looks for work while packets flow. A wake-up per packet would cost more than the
-/// packet, and busy waiting would take a core. It is the 50th part of the shortest route's delay,
-/// within these limits.
+/// The interval of looks for work while packets flow: the 50th part of the shortest route's delay,
+/// within these limits. A wake-up per packet would cost more than the packet, and busy waiting
+/// would take a core.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
 /// Maximum number of frames of a host, or segment runs of a link, in a row.

@@ -78,7 +78,7 @@ impl RateCourse {
 }
 
 impl Schedule {
-    /// Advances `spec` to `now`, except its rate; whether the loss changed.
+    /// Advances `spec` to `now`, except its rate; returns whether the loss changed.
     pub(super) fn follow(&mut self, spec: &mut LinkSpec, now: Time) -> bool {
         let mut new_loss = false;
         while let Some(step) = spec.schedule.get(self.next_step).filter(|step| step.at <= now) {

@@ -280,7 +280,7 @@ impl Running {
             }
             tokio::select! {
                 biased;
-                // This task keeps the bridge and the room.
+                // Cannot fail: this task keeps the bridge and the room.
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);

@@ -60,7 +60,7 @@ impl Bridge {
         send(writer, ChannelTold::Group(member.group())).await?;
         loop {
             tokio::select! {
-                // The bridge lives as long as its member.
+                // Cannot fail: the bridge lives as long as its member.
                 _ = epochs.changed() => send(writer, ChannelTold::Group(member.group())).await?,
                 _ = tick.tick() => if let Some(sender) = &member.sender {
                     let (count, dropped) = (sender.taken.get(), sender.dropped());
