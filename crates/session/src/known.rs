@@ -27,6 +27,7 @@ pub struct KnownServers {
 pub struct Known {
     /// The server's id.
     pub id: PeerId,
+    /// Its line in the file, from 1.
     pub line: usize,
 }
 
