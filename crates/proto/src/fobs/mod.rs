@@ -8,8 +8,7 @@
 //! The sender sends a batch and checks for an acknowledgement without waiting for one. It chooses
 //! the next packet among all unacknowledged packets, as from a circular buffer (the *circle*). The
 //! receiver acknowledges over UDP after a fixed number of newly received packets
-//! ([`ACK_FREQUENCY`]), and sends one completion signal on the reliable channel. A sender that
-//! continues until that signal sends useless packets for one round trip.
+//! ([`ACK_FREQUENCY`]), and sends one completion signal on the reliable channel.
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
@@ -20,11 +19,10 @@
 //! - With one circle over a large object, nearly every chunk lacks a block until the whole object
 //!   has been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 %
 //!   a MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
-//!   one segment at a time, just as the authors' released program takes one chunk at a time. After
-//!   a segment's new data, the sender resends known losses, and then begins the next segment.
-//!   Within the segments begun so far the paper's rule holds: no block is resent before all have
-//!   been sent once. Until the last segment has been sent, the sender neither waits for blocks in
-//!   flight nor resends them.
+//!   one segment at a time. After a segment's new data, the sender resends known losses, and then
+//!   begins the next segment. Within the segments begun so far the paper's rule holds: no block is
+//!   resent before all have been sent once. Until the last segment has been sent, the sender
+//!   neither waits for blocks in flight nor resends them.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
 //!   While the grant is used up, a sender resends only known losses. Resent blocks need no grant.
 //! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks
@@ -38,8 +36,7 @@
 //!
 //! The paper's other proposal, "it switches to a high-performance TCP algorithm when congestion in
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
-//! switch back" (section 7), is not implemented. A TCP that starts during congestion needs many
-//! round trips to find its window.
+//! switch back" (section 7), is not implemented.
 //!
 //! Modules: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
 //! `sender` sends batches, `receiver` counts, `pending_reports` chooses the content of an

@@ -19,9 +19,7 @@
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
-//! steps up to the sum of the trains' rates, or to a ceiling that all flows show. The fastest train
-//! most likely showed the receiver's link. Near that train's rate the steps of C_r are therefore
-//! small.
+//! steps up to the sum of the trains' rates, or to a ceiling that all flows show.
 //!
 //! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
 //! link's loss is therefore the loss of the median flow, weighted by rate.

@@ -38,10 +38,10 @@ tuning! {
     /// Minimum amount of requested data that a sender has in hand, as a number of intervals between
     /// its requests.
     turns_ahead: u64 = 2;
-    /// Maximum number of requests to a sender in a round trip.
+    /// Maximum number of regular requests to a sender in a round trip. A loss, a new target or a
+    /// new grant causes a further request.
     turns: u64 = 2;
-    /// Minimum number of datagrams in a request, unless the sender would run out of data. A request
-    /// costs both ends as much as several datagrams.
+    /// Minimum number of datagrams in a request, unless the sender would run out of data.
     worth_asking: u64 = 32;
     /// Rate above which a sender counts as too fast, as a share of the requested rate. Above 1,
     /// because queues release packets in bursts.
@@ -49,8 +49,7 @@ tuning! {
     /// Burst allowance, as a multiple of the data that the sender may have in hand: the path may
     /// have held these data back.
     at_once: f64 = 2.0;
-    /// Maximum number of requests a second to all senders together, apart from requests after a
-    /// loss. Requests must not use up the capacity that the answers need.
+    /// Maximum number of regular requests a second to all senders together.
     requests: u64 = 10_000;
     /// Time after which a silent sender gets a new request; the time doubles with each
     /// repetition.
@@ -71,11 +70,10 @@ tuning! {
     /// Longest round-trip time that the receiver accepts from a sender, because the longest one
     /// sets the pace of all flows.
     longest_rtt: Span = Span::from_secs(2);
-    /// Each answer shortens the remembered delay of a slower answer by 1 / `answers`, because a
-    /// single slow answer does not describe the path.
+    /// Each answer shortens the remembered delay of a slower answer by 1 / `answers`.
     answers: u64 = 8;
     /// Length of the window for the shortest round-trip time; the current window and the one before
-    /// count. Older values do not count, because the path may have become longer for good.
+    /// count.
     path_age: Span = Span::from_secs(10);
     /// Maximum rate requested from a flow, as a share of the rate at which the receiving host
     /// empties its buffers (drain rate). Above 1, because a drain rate measured on requested data
@@ -91,16 +89,14 @@ tuning! {
     /// Minimum absolute change of its round-trip time that a sender reports if the receiver has
     /// to find its capacity. Hosts cause smaller changes by themselves.
     least_rtt_change: Span = Span::from_millis(1);
-    /// Lateness that a sender makes up for in one burst. Without this, a busy sender would fall
-    /// behind its rate and seem unable to reach it.
+    /// Lateness that a sender makes up for in one burst.
     late: Span = Span::from_millis(2);
 
     /// Maximum share of the rate of a first packet train (datagrams sent back to back) that counts
     /// as capacity.
     train: f64 = 0.9;
     /// Minimum number of steps (distinct arrival times after the first) of a first packet train
-    /// that shows a ceiling (an upper limit of the receive rate). Fewer steps may be due to late
-    /// reading by the receiving host.
+    /// that shows a ceiling (an upper limit of the receive rate).
     train_steps: u64 = 16;
     /// Factor on the receive rate in each interval until a limit is found.
     search: f64 = 2.0;

@@ -82,17 +82,14 @@ const FLOOR: f64 = 0.3;
 /// path, but sends at least [`LEAST_LEN`] datagrams in a round.
 const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
-/// The other flows have not slowed down after a loss if our share of the path falls below
-/// [`UNYIELDING`] of its value before the loss. This is judged [`JUDGED_AFTER`] round trips after
-/// the loss. If the other flows have not slowed down and our share was less than a fair share, the
-/// window rises to [`BACK_TO`] times its old size, but at most to [`MAKES_UP`] times our fair
-/// share. This limit is above 1 because a full queue drops a part of what we send.
+/// The other flows have not slowed down after a loss if our share of the path, [`JUDGED_AFTER`]
+/// round trips later, is below [`UNYIELDING`] of its value before the loss. The window may then
+/// rise to [`BACK_TO`] times its old size, but at most to [`MAKES_UP`] times our fair share.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
 const MAKES_UP: f64 = 1.1;
-/// When the other flows were found not to slow down, the window keeps its share of the path for
-/// this many round trips.
+/// For this many round trips the window then keeps its share of the path.
 const HELD: f64 = 6.0;
 /// While no window is in use, a queue is drained at this share of the capacity.
 const DRAINS: f64 = 0.97;
