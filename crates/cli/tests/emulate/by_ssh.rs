@@ -48,7 +48,7 @@ impl Sshd {
         self.0.path()
     }
 
-    /// Runs this sshd on the host `b`.
+    /// The command that runs this sshd on the host `b`.
     fn serve(&self) -> String {
         let here = self.path().display();
         format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log")
@@ -118,8 +118,8 @@ fn streams_and_channels_meet_over_ssh_across_a_long_path() {
          echo hello | {LONGHAUL} channel send {ends} b:lab/log",
         near("a")
     );
-    // A receiver of the stream, then a subscriber that gets the last message of a room without
-    // other clients.
+    // On the host b: a receiver of the stream, then a subscriber that gets the last message of a
+    // room without other clients.
     let receive = format!(
         "{}; {LONGHAUL} stream receive --check {ends} b:lab/cam > {here}/frames; \
          {LONGHAUL} channel receive --count 1 {ends} b:lab/log > {here}/message",

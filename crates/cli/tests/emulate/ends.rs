@@ -38,7 +38,7 @@ fn no_process_outlives_the_emulation() {
     }
 }
 
-/// They run for a day and ignore SIGTERM, SIGINT and SIGHUP.
+/// A shell and its children, which run for a day and ignore SIGTERM, SIGINT and SIGHUP.
 const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
 
 #[test]
@@ -80,7 +80,7 @@ fn ctrl_c_at_any_moment_leaves_no_process_and_reports_no_success() {
     }
 }
 
-/// Ignores `signal` from the start, as in a shell's background job.
+/// A run that ignores `signal` from its start, as in a shell's background job.
 fn deaf_to(signal: &str, args: &[&str]) -> Command {
     let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
     let program = [env!("CARGO_BIN_EXE_longhaul"), "emulate"];
@@ -93,7 +93,7 @@ fn ctrl_c_works_during_the_setup_even_in_a_job_that_ignores_it() {
     let (_folder, file) = scenario("[topology]\nkind = \"star\"\nhosts = 60\n");
     for ignored in ["INT", "USR1"] {
         let child = Child::spawn(&mut deaf_to(ignored, &[&file, "--", "sh", "-c", STUBBORN]));
-        // The setup starts a thread for each host.
+        // A second thread shows that the setup has begun: it starts a thread for each host.
         let threads = format!("/proc/{}/task", child.id());
         let deadline = Instant::now() + DEADLINE;
         while fs::read_dir(&threads).expect("it runs").count() < 2 {

@@ -30,7 +30,7 @@ fn a_device_closed_to_this_user_is_reported_with_the_fix() {
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     // The TUN device has the numbers 10 and 200.
     let device = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200";
-    // The unprivileged user may have no access to the program's folder.
+    // The program is mounted where the unprivileged user can reach it.
     let program = format!("touch /dev/net/longhaul && mount --bind {longhaul} /dev/net/longhaul");
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     let script =
@@ -67,7 +67,7 @@ fn an_interrupted_demo_cleans_up() {
     let demo = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     let args = ["demo", "--size", "20MB", "--dir", dir];
     let mut demo = Child::spawn(&mut piped(demo, &args));
-    // The demo prints the command of its copy.
+    // Waits until the demo prints the command of its copy.
     while demo.line().is_some_and(|line| !line.contains("longhaul cp ")) {}
     assert_ne!(entries(folder.path()), Vec::<PathBuf>::new());
     demo.signal(Signal::INT);
@@ -91,7 +91,8 @@ fn without_any_privilege_an_emulation_makes_a_user_namespace() {
 
 #[test]
 fn without_any_privilege_each_of_many_starts_gets_a_user_namespace() {
-    // Without the device, a start fails right after it has created its namespaces.
+    // Without the device, a start fails right after it has created its namespaces, so 800 starts
+    // are quick.
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let start = format!("{longhaul} emulate -- true 2>&1 | grep /dev/net/tun");
     let many = format!("n=800; while [ $n -gt 0 ]; do n=$((n-1)); {start} || exit 9; done");

@@ -27,7 +27,7 @@ fn piped(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Polls, because no event reports the end.
+/// Waits until nothing is left. Polls, because no event reports the end.
 fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
     let deadline = Instant::now() + DEADLINE;
     loop {

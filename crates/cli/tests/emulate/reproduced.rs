@@ -24,7 +24,7 @@ fn the_page_has_each_emulated_value_or_the_reason_for_its_absence() {
     let of_case = of_case.unwrap_or_else(|| panic!("no row of it: {page}"));
     let place = head.and_then(|names| names.iter().position(|name| name == "emulated"));
     let emulated = place.map(|place| &of_case[place]);
-    // Other load on the machine can invalidate a run.
+    // Other load on the machine can invalidate a run; the page then says so.
     match emulated {
         Some(value) => {
             let seconds: f64 = value.parse().unwrap_or_else(|_| panic!("{value:?}: {page}"));

@@ -210,7 +210,8 @@ fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
     names(root).into_iter().map(of_name).collect()
 }
 
-/// Returns the files that each copy would copy, and its summary.
+/// Runs a push and a pull with `-n --checksum`. Returns the files that each would copy, and its
+/// summary.
 fn dry_by_content(pair: &Pair, name: &str) -> [(Vec<String>, Value); 2] {
     let before = [state(&pair.here), state(&pair.there)];
     let ways = [(name.into(), pair.at("")), (pair.at(name), OsString::from("."))];
@@ -246,7 +247,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
             assert_eq!(summary["unread_files"], 0, "{summary}");
         }
     }
-    // One bit in each of three files, and the length of a fourth.
+    // Changes one bit in each of three files, and shortens a fourth.
     for name in ["one", "t/large", "t/many/07"] {
         let path = pair.there.join(name);
         let mut content = fs::read(&path).unwrap();
@@ -259,7 +260,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
     }
     for (told, summary) in dry_by_content(&pair, "t") {
         assert_eq!(told, ["t/large", "t/longer", "t/many/07"], "{summary}");
-        // 19 small ones and the empty one.
+        // The skipped files are 19 small ones and the empty one.
         assert_eq!((&summary["copied_files"], &summary["skipped_files"]), (&3.into(), &20.into()));
         assert_eq!(summary["resumed_bytes"], 19 * 50_000, "{summary}");
     }

@@ -9,7 +9,7 @@ use crate::rig::{
     Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, side_by_side, skip, write,
 };
 
-/// A mount namespace, where a folder is read-only or a tiny file system.
+/// Runs a program in its own mount namespace, where a folder is read-only or a tiny file system.
 pub(crate) struct Apart {
     words: Vec<String>,
 }
@@ -165,8 +165,8 @@ fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     fs::remove_file(into.join("filler")).unwrap();
 }
 
-/// 24 MB of small files. A copy reserves no space for them, so the disk can become full during the
-/// copy.
+/// Creates 24 MB of small files. A copy reserves no space for them, so the disk can become full
+/// during the copy.
 fn small_files(root: &Path) {
     for number in 0..120 {
         write(&root.join(format!("tree/{number:03}")), &bytes(200_000, number));
@@ -182,7 +182,7 @@ fn a_full_disk_of_the_server_stops_the_copy_which_resumes_with_free_space() {
     let there = seen_by(server.child(), &pair.there);
     let mut copy = push(&pair, &server, &["-r", "--rate=60M"], "tree");
     copy.progressed(1);
-    // The rest of the tree is larger.
+    // The rest of the tree needs more than these 4 MiB.
     fill(&there, 4 << 20);
     is_full(&copy.end(), 5, &there, &pair.here);
     push(&pair, &server, &["-r"], "tree").end().summary();
@@ -196,7 +196,7 @@ fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
     let small = pair.scratch.path().join("small");
     fs::create_dir(&small).unwrap();
     let apart = need!(Apart::tiny(&small, 40 << 20));
-    // The keeper keeps the mount namespace until the copy has ended.
+    // This process keeps the mount namespace until the copy has ended.
     let mut keeper = Command::new(&apart.words[0]);
     keeper.args(&apart.words[1..]).args(["sh", "-c", "echo ready; exec sleep 600"]);
     let mut keeper = Child::spawn(keeper.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -213,7 +213,7 @@ fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
 #[test]
 fn the_second_of_two_copies_into_one_file_is_refused() {
     let pair = Pair::new();
-    // So large that the second copy ends long before the first.
+    // The file is so large that the second copy ends long before the first.
     const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
@@ -241,11 +241,11 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
     }
     fs::create_dir(pair.here.join("back")).unwrap();
     fs::create_dir(pair.there.join("on")).unwrap();
-    // Under its own name, and under a new one.
+    // The tree is copied under its own name, and under a new one.
     side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
         let from_there = pair.at(from);
-        // So low that the second copy ends long before the first.
+        // The rate is so low that the second copy ends long before the first.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
         let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
         push.progressed(1);
@@ -295,7 +295,7 @@ fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
         let path = path.display();
         format!("mount -t tmpfs mounted '{path}' && echo kept > '{path}/kept'")
     });
-    // The mounts are visible only in the copy's mount namespace.
+    // The mounts are visible only in this mount namespace.
     let look = format!("cat '{0}/other/kept' '{0}/extra/mounted/kept'", to.display());
     let mut apart = need!(Apart::with(&mounts.join(" && ")));
     apart.words[4] = format!("{} && \"$@\" && {look}", mounts.join(" && "));

@@ -38,7 +38,7 @@ impl Here {
         Child::spawn(&mut command).end()
     }
 
-    /// `wrapper` is a command that runs the copy.
+    /// Starts a copy as a child of the command `wrapper`.
     fn start_in(&self, wrapper: &[String], args: &[&str]) -> Child {
         let words = ["cp", "--json"].iter().chain(args);
         let mut command = self.client.wrapped(&as_words(wrapper), words);
@@ -62,7 +62,7 @@ fn a_local_copy_of_a_tree_is_verified_and_a_second_one_skips_all_files() {
     assert_eq!((&summary["files"], &summary["bytes"]), (&3.into(), &((20 << 20) + 1).into()));
     assert_same_attributes(&here.at("t"), &here.at("new"));
     assert!(remains(&here.at("")).is_empty());
-    // Goes into an existing folder, as with the cp of coreutils.
+    // This copy goes into an existing folder, as with the cp of coreutils.
     here.cp(&["-a", "t", "new"]).summary();
     assert!(here.at("new/t/d/small").is_file());
     let again = here.cp(&["-avv", "t/", "new"]);
@@ -177,7 +177,7 @@ fn a_local_copy_warns_about_a_rate_and_refuses_a_pipe() {
 fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
     let here = Here::new();
     write(&here.at("t/big"), &bytes(20 << 20, 1));
-    // While the source is walked, before the first chunk, or at a chunk.
+    // The disk hangs while the source is walked, before the first chunk, or at a chunk.
     for call in ["getdents64", "ftruncate", "pwrite64"] {
         let hangs = need!(slow_calls(call, HANGS));
         let mut copy = here.start_in(&hangs, &["-r", "--stall=2s", "t", "new"]);

@@ -12,7 +12,7 @@ use crate::rig::{
 
 const UMASK_027: [&str; 4] = ["sh", "-c", "umask 027; exec \"$@\"", "sh"];
 
-/// So low that a test can inspect and kill a copy of [`LARGE`] bytes.
+/// The rate is so low that a test can inspect and kill a copy of [`LARGE`] bytes.
 const RATE: &str = "--rate=24M";
 const LARGE: usize = 20_000_000;
 
@@ -72,7 +72,7 @@ fn assert_masked(root: &Path) {
     }
 }
 
-/// An ordinary user can then remove the scratch folder.
+/// Lets an ordinary user remove the scratch folder.
 fn release(root: &Path) {
     for shut in ["t/shut", "contents/shut"].map(|name| root.join(name)) {
         if shut.exists() {

@@ -1,5 +1,5 @@
 //! Order of writes, syncs and renames in the receiver's system calls: power may fail between any
-//! two of them. Also counts syncs and reads.
+//! two of them. Some tests count syncs and reads.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -34,7 +34,7 @@ const CALLS: &str =
 
 const MIB: u64 = 1 << 20;
 
-/// `begun` and `ended` are lines of the trace.
+/// A system call; `begun` and `ended` are lines of the trace.
 #[derive(Debug)]
 struct Call {
     thread: String,
@@ -83,14 +83,14 @@ fn calls(trace: &str) -> Vec<Call> {
     calls
 }
 
-/// Zero if the return value is not a count.
+/// The return value of the call, or zero if it is not a count.
 fn result(line: &str) -> u64 {
     let reported =
         line.rsplit_once(" = ").and_then(|(_, reported)| reported.split_whitespace().next());
     reported.and_then(|reported| reported.parse().ok()).unwrap_or(0)
 }
 
-/// The client copies the server's `from` into its own folder.
+/// Traces a client that copies the server's `from` into its own folder.
 fn traced(pair: &Pair, flags: &[&str], from: &str) -> Result<Vec<Call>, Skipped> {
     traced_copy(pair, flags, &pair.at(from), OsStr::new("."))
 }
@@ -182,7 +182,7 @@ fn the_source_is_read_once_and_written_data_are_not_read_for_verification() {
 
 #[test]
 fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before_the_end() {
-    // 100 files share their syncs; of three, each has its own.
+    // 100 files share their syncs; in a tree of three, each file has its own.
     for files in [100, 3] {
         let pair = Pair::new();
         for number in 0..files {

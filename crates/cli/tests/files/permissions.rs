@@ -46,7 +46,7 @@ pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     Ok(pair)
 }
 
-/// An unreadable file, and a folder that cannot be entered.
+/// A tree with an unreadable file, and a folder that cannot be entered.
 fn forbidden(root: &Path) {
     for name in ["open", "shut", "cell/inmate"] {
         write(&root.join("tree").join(name), name.as_bytes());
@@ -55,7 +55,7 @@ fn forbidden(root: &Path) {
     set_mode(&root.join("tree/cell"), 0);
 }
 
-/// The scratch folder can then be removed.
+/// Lets the scratch folder be removed.
 fn release(root: &Path) {
     set_mode(&root.join("tree/cell"), 0o755);
 }

@@ -24,7 +24,7 @@ fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Returns the copy's stdout and stderr.
+/// Runs a copy that reads `input`; returns its stdout and stderr.
 fn piped(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
@@ -99,7 +99,7 @@ fn a_pipe_of_many_parts_keeps_the_requested_rate() {
     });
 }
 
-/// The pipe does not end. Its content so far is longer than one part.
+/// Starts a pipe that does not end. Its content so far is longer than one part.
 fn begun(pair: &Pair) -> (Child, ChildStdin) {
     let there = pair.at("x");
     let mut command = cp(pair, &[&"-v", &"--memory=8Mi", &"-", &there]);

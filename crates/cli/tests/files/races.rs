@@ -13,13 +13,13 @@ const FILES: usize = 1500;
 const INSIDE: &[u8] = b"inside";
 const OUTSIDE: &[u8] = b"a secret";
 
-/// Counts the swaps in `swapped`.
+/// Swaps `folder` for a link to `outside` and back until `over`; counts the swaps.
 fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     let away = folder.with_extension("away");
     while !over.load(Ordering::Relaxed) {
         // The copy may not have created the folder yet.
         if fs::rename(folder, &away).is_ok() {
-            // The copy may have created the folder again.
+            // If the copy has created the folder again, no link can be made.
             if symlink(outside, folder).is_ok() {
                 thread::yield_now();
                 let _ = fs::remove_file(folder);
@@ -32,7 +32,7 @@ fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     }
 }
 
-/// Returns the number of swaps.
+/// Copies four times while `folder` is swapped; returns the number of swaps.
 fn race(pair: &Pair, folder: &Path, copy: impl Fn()) -> u64 {
     let outside = pair.scratch.path().join("outside");
     let (over, swapped) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -82,7 +82,8 @@ fn a_folder_replaced_by_a_link_during_a_copy_lets_nothing_outside_be_read() {
         let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
         assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
         for n in 0..FILES {
-            // If `d` was a link when the server walked the tree, the copy has a harmless link.
+            // If `d` was a link when the server walked the tree, the copy has a link, which is
+            // harmless.
             let path = pair.here.join(format!("tree/d/f{n}"));
             let read =
                 if pair.here.join("tree/d").is_symlink() { None } else { fs::read(path).ok() };

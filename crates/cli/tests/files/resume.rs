@@ -55,7 +55,8 @@ impl Case {
         self.into().join(name)
     }
 
-    /// Returns the progress reported before the kill.
+    /// Kills the client or the server of a slow copy; returns the progress reported before the
+    /// kill.
     fn kill_under_way(&mut self, the_client: bool) -> u64 {
         let mut copy = self.start_with(&[RATE, "--retry-for=0s", IMPATIENT]);
         let reported = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
@@ -188,7 +189,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_resumes() {
 fn ctrl_c_between_two_retries_ends_immediately_with_advice() {
     for way in [Way::Push, Way::Pull] {
         let mut case = Case::new(way, SIZE);
-        // TCP reports a killed peer immediately.
+        // A TCP connection reports a killed peer immediately.
         let flags = [RATE, "--protocol=tcp"];
         let mut copy = match way {
             Way::Push => case.pair.copy(&flags, "file", case.pair.at("to")),
@@ -291,7 +292,7 @@ const FILES_AND_TREES: [(Way, &[&str]); 4] =
 /// copies again, with the flags `more` too.
 fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 30_000_000;
-    // At least five chunks: the header has 40 bytes, a chunk 48.
+    // A journal of this many bytes has at least five chunks: its header has 40 bytes, a chunk 48.
     const SOME_CHUNKS: u64 = 300;
     let pair = Pair::new();
     let (from, into) = match way {
@@ -378,8 +379,8 @@ fn a_killed_copy_resumes_with_another_cipher_and_direction() {
     let (ended, second) = half_way(pair, &flags, first.max(KILL_AT));
     let there = ended.events("resumed").first().map_or(0, found);
     assert!(there > 0 && there + LOST >= first, "{first} arrived, {there} resumed: {ended}");
-    // The roles are swapped. The old server is ended first, because it may still hold the lock of
-    // the file.
+    // The receiving host now runs `cp`, and the sending host serves. The old server is ended first,
+    // because it may still hold the lock of the file.
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();
     let server = Server::start(&pair.client, &pair.here, &["--allow", &pair.host.id]);

@@ -16,13 +16,13 @@ fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     copy.kill();
     let (partial, journal) =
         (pair.there.join(".file.lh-part"), pair.there.join(".file.lh-journal"));
-    // At least three chunks: the header has 40 bytes, a chunk 48.
+    // The journal has at least three chunks: its header has 40 bytes, a chunk 48.
     assert!(fs::metadata(&journal).expect("it is kept").len() > 200);
     let rotten = File::options().write(true).open(&partial).expect("it is kept");
     let then = fs::metadata(&partial).unwrap().modified().unwrap();
     rotten.write_all_at(&[!bytes(LEN, 1)[2_000_000]], 2_000_000).unwrap();
     rotten.set_modified(then).unwrap();
-    // A process may trust the files that it wrote itself.
+    // A new server process starts, because a process may trust the files that it wrote itself.
     let mut pair = pair;
     pair.server.child().signal(rustix::process::Signal::KILL);
     pair.restart(&[]);

@@ -129,7 +129,7 @@ fn a_log_file_has_a_line_for_each_transfer_with_name_size_rate_and_result() {
     let mut pair = logged(scratch.path(), &log, &["--json"]);
     write(&pair.here.join("tree/a"), &bytes(300_000, 1));
     write(&pair.here.join("tree/b"), &bytes(1000, 2));
-    // A folder has the name of the second file.
+    // The second file fails, because a folder has its name.
     write(&pair.there.join("out/tree/b/x"), b"x");
     pair.cp(&[&"-r", &"tree", &pair.at("out/")]).is(8, &[]);
     pair.cp(&[&pair.at("out/tree/a"), &"copy"]).summary();

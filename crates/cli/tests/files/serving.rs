@@ -140,8 +140,8 @@ fn a_server_with_occupied_ports_names_them_with_advice() {
     ended.is(3, &[&pair.server.address, "--listen"]);
 }
 
-/// The server also reads a list of clients from a file with the content `more`. Returns the path of
-/// this file.
+/// A pair whose server also reads a list of clients with the content `more`, and the path of that
+/// list.
 fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
     let file = scratch.join("allowed");
     write_private(&file, more);

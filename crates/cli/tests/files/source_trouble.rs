@@ -18,7 +18,7 @@ const CHANGES: [(&str, Change); 4] = [
     ("change-behind-its-time", |path| change_behind_its_time(path, 78)),
 ];
 
-/// Open handles see the new content.
+/// Overwrites a file in place, so open handles see the new content.
 fn overwrite(path: &Path, seed: u64) {
     File::options().write(true).open(path).unwrap().write_all(&bytes(SIZE, seed)).unwrap();
 }
@@ -30,7 +30,7 @@ fn change_behind_its_time(path: &Path, seed: u64) {
     File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
 }
 
-/// The copy reports that it copies the new version of a file.
+/// Waits until a copy reports that it copies the new version of a file.
 fn copies_again(copy: &mut Child) {
     copy.event(|event| {
         let text = event["text"].as_str().unwrap_or_default();
@@ -45,7 +45,7 @@ fn sends(copy: &mut Child, sent: u64) -> u64 {
     sent_by(&copy.event(is_more))
 }
 
-/// The caller changes `b` while the copy sends `a`.
+/// Creates a tree of three files. The caller changes `b` while the copy sends `a`.
 fn make(root: &Path, name: &str) {
     write(&root.join(name).join("a"), &bytes(SIZE, 1));
     write(&root.join(name).join("b"), &bytes(SIZE, 2));

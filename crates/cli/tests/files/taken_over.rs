@@ -21,7 +21,7 @@ fn the_same_command_takes_over_the_copy_of_a_silent_client() {
     let ended = copy().end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
-    // The first copy learns that its session is over.
+    // When the first copy runs again, it learns that its session is over.
     silent.signal(Signal::CONT);
     assert_eq!(silent.end().status, Some(1));
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
@@ -34,7 +34,7 @@ fn lost_early(summary: &Value) -> u64 {
     count("early_lost") * count("payload_bytes")
 }
 
-/// One second of data at the rate [`FAST`]. A copy that sends while it waits loses more.
+/// Bytes of one second at the rate [`FAST`]. A copy that sends while it waits loses more.
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
@@ -93,7 +93,7 @@ fn the_same_command_resumes_immediately_after_each_kill() {
 fn a_copy_waits_for_a_locked_file_and_informs_the_user() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
-    // Stands for a copy whose client has died, before the server notices the death.
+    // This lock stands for a copy whose client has died, before the server notices the death.
     let other = File::create(pair.there.join(".to.lh-part")).unwrap();
     flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut copy = pair.start(&[&"file", &pair.at("to")]);

@@ -241,7 +241,7 @@ fn without_a_terminal_progress_is_few_lines_and_a_last_one() {
         ended.is(0, &["longhaul: 100.0 %, 2.00 MB of 2.00 MB", "longhaul: copied 1 file, 2.00 MB"]);
         assert!(ended.stdout.is_empty(), "{ended}");
         let lines: Vec<&str> = ended.stderr.lines().filter(|l| l.contains(" of 2.00 MB")).collect();
-        // One line every 10 s, up to the tests' time limit of 120 s.
+        // There is one line every 10 s, up to the tests' time limit of 120 s.
         assert!(lines.len() < 14 && !ended.stderr.contains('\r'), "{ended}");
     }
     write(&pair.here.join("object"), &bytes(2_000_000, 77));

@@ -46,7 +46,7 @@ fn verbose_prints_created_names_and_twice_verbose_skipped_ones() {
         fs::remove_file(root.join("new/t/large")).unwrap();
         let again = pair.cp(&[&"-rp", &"-vv", &from, &to]);
         assert_eq!(events(&again, "file"), ["t/large"], "{again}");
-        // Includes the link, but not the folders.
+        // Skipped names include the link, but not the folders.
         assert_eq!(events(&again, "skipped").len(), due.len(), "{again}");
         assert!(
             events(&again, "folder").is_empty() && events(&again, "link").is_empty(),

@@ -114,7 +114,7 @@ fn descriptors(id: u32) -> (String, String) {
     (next(), next())
 }
 
-/// May open no more than `most` files, with a soft limit of `soft`.
+/// A server that may open no more than `most` files, with a soft limit of `soft`.
 fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Server {
     let words = Server::words("127.0.0.1:0", root, &["--allow", &allowed.id]);
     let limit = format!("ulimit -Sn {soft} && ulimit -Hn {most} && exec \"$@\"");

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, Server, assert_same, bytes, need, wait_until, write};
 
-/// `far` reads the ssh command for `gate` from its own configuration file.
+/// The hosts. `far` reads the ssh command for `gate` from its own configuration file.
 fn hosts() -> Result<Ssh, crate::rig::Skipped> {
     let ssh = Ssh::new()?;
     let config = format!("[host.gate]\nrsh = \"ssh -F {}\"\n", ssh.path("ssh_config").display());

@@ -128,7 +128,7 @@ fn a_rate_and_a_limit_bound_tcp_also_after_a_fallback() {
         let caps: [&[&str]; 3] =
             [&["--rate=16M"], &["--bwlimit=16M"], &["--rate=500M", "--bwlimit=16M"]];
         for (number, cap) in caps.into_iter().enumerate() {
-            // The copy starts over UDP and finds its data port blocked.
+            // In this case the copy starts over UDP and finds its data port blocked.
             let blocked = number == 2;
             rig.relay.rules.no_data.store(blocked, Ordering::Relaxed);
             let protocol = if blocked { "--protocol=rbudp" } else { "--protocol=tcp" };
@@ -157,7 +157,8 @@ fn a_limit_below_the_rate_applies_to_datagrams() {
     });
 }
 
-/// The relay drops the server's answers until data have passed.
+/// The relay drops the server's answers until data have passed. A client that waited for an answer
+/// would never send data.
 #[test]
 fn the_first_data_leave_with_the_request_without_waiting_for_an_answer() {
     let rig = Relayed::new(2_000_000);
@@ -290,7 +291,7 @@ fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
     });
 }
 
-/// Reno treats every loss as congestion (RFC 5681); BBR does not.
+/// Sets Reno for TCP on `host`. Reno treats every loss as congestion (RFC 5681); BBR does not.
 fn slow_down_at_each_loss(wan: &Wan, host: &str) {
     let mut set = Command::new("sh");
     set.args(["-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"]);
@@ -305,7 +306,7 @@ fn the_best_number_of_connections_on_a_lossy_path_is_found_during_the_copy() {
     let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
     let link = link.with_loss(loss);
     let copy = |way| {
-        // Large enough for a long search.
+        // The object is large enough for a long search.
         let wan = need!(Wan::new(link.clone(), 1500, 150_000_000));
         for host in ["a", "b"] {
             slow_down_at_each_loss(&wan, host);

@@ -141,7 +141,7 @@ fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
         let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
-        // The size is not known yet.
+        // `read_file` requests ranges before the size is known.
         let connection = connect(&pair).await;
         let over = [3..size + 9, 5..u64::MAX, size..size + 1, u64::MAX - 1..u64::MAX, 0..2];
         let (file, mut reads) = connection.read_file("file", over.clone()).await.unwrap();
@@ -224,7 +224,7 @@ fn a_reader_that_waits_uses_bounded_memory_at_client_and_server() {
     assert!(client < 160 << 20 && server < 128 << 20, "{client} and {server} bytes");
 }
 
-/// Returns the received pieces and the error.
+/// Sends `said`, and returns the received pieces and the error.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (Vec<FileData>, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -315,7 +315,7 @@ fn the_open_files_of_one_client_are_limited() {
     });
 }
 
-/// Returns the path of the server's list of clients.
+/// Starts a server that reads its list of clients from a file; returns the path of this file.
 pub(super) fn by_list(pair: &Pair) -> (Server, PathBuf) {
     let list = pair.scratch.path().join("allowed");
     write_private(&list, &pair.client.id);
@@ -324,7 +324,7 @@ pub(super) fn by_list(pair: &Pair) -> (Server, PathBuf) {
     (Server::start(&pair.host, &pair.there, &words), list)
 }
 
-/// Returns once the server has read the list.
+/// Replaces the list of clients, and returns once the server has read it.
 pub(super) fn change_list(server: &mut Server, list: &Path, text: &str) {
     fs::write(list, text).unwrap();
     server.reload();
@@ -352,7 +352,7 @@ fn a_read_ends_when_its_client_loses_the_right() {
     });
 }
 
-/// The server opens a file of `size` bytes and answers with `said`.
+/// Runs `cat` with a server that opens a file of `size` bytes and answers with `said`.
 fn lied(size: u64, said: &[FileData]) -> Output {
     let opened = FileOpened { size, ..FileOpened::default() };
     let opened = FileData { opened: Some(opened), ..FileData::default() };

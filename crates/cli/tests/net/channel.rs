@@ -18,7 +18,7 @@ fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
     pair.of_name(["channel", verb], name, more)
 }
 
-/// Waits until the subscriber has joined the room.
+/// Starts a subscriber, and waits until it has joined the room.
 fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     let more = [&["--json"], more].concat();
     let mut child = Child::spawn(&mut command(pair, "receive", name, &more));
@@ -37,7 +37,7 @@ fn lines(count: usize) -> Vec<u8> {
     (0..count).flat_map(|n| format!("{n}\n").into_bytes()).collect()
 }
 
-/// An `error` event follows the summary of a command that a signal ended.
+/// The summary of a command that a signal ended; an `error` event follows it.
 fn summary(ended: &Ended) -> serde_json::Value {
     ended.events("summary").pop().unwrap_or_default()
 }
@@ -164,7 +164,7 @@ fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
     }
 }
 
-/// The fields that sender and receiver report in each mode.
+/// Checks the fields that sender and receiver report in each mode.
 pub(super) fn assert_reports(summary: &serde_json::Value, why: &str) {
     for field in ["messages", "bytes", "goodput_bps", "throughput_bps", "rtt_seconds"] {
         assert!(summary[field].as_f64() > Some(0.0), "{why}: {field} of {summary}");
@@ -225,7 +225,7 @@ fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody(
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);
-    // The first subscriber is still frozen.
+    // The other subscriber gets the last message while the first one is frozen.
     other.event(|event| event["text"] == last.as_str());
     frozen.signal(Signal::CONT);
     frozen.event(|event| event["text"] == last.as_str());
@@ -289,8 +289,8 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     assert_eq!(came.events("joined").len(), 2, "{came}");
 }
 
-/// Returns the server's first answer, if any, and the reason if the server then ends the stream
-/// with an error.
+/// Sends `asks`. Returns the server's first answer, if any, and the reason if the server then ends
+/// the stream with an error.
 fn told(pair: &Pair, asks: Vec<ChannelAsk>) -> (Vec<ChannelTell>, Option<String>) {
     liar::told(pair, ("channel", 1), asks, 1)
 }
@@ -392,8 +392,8 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     refuses([asks, vec![ask(ChannelAsked::Publish(publish()))]].concat(), "is not allowed on this");
     let kept = Part { number: 1, bytes: b"kept".into(), ..Part::default() };
     told(&pair, part(kept));
-    // Another run of the room (as after a restart of the server), and a position in it: the server
-    // ignores both.
+    // The request names another run of the room (as after a restart of the server), and a position
+    // in it. The server ignores both.
     let ahead = Subscribe { run: 7, next: u64::MAX, ..subscribe() };
     let (heard, _) = told(&pair, vec![ask(ChannelAsked::Subscribe(ahead))]);
     assert!(matches!(heard[0].told, Some(ChannelTold::Room(_))), "{heard:?}");
@@ -409,7 +409,7 @@ fn a_client_cannot_send_in_the_name_of_another() {
     send(&pair, "lab/x", &[], b"mine\n").is(0, &[]);
     let mine = subscriber.event(|event| event["text"] == "mine");
     let origin = u64::from_str_radix(mine["origin"].as_str().unwrap(), 16).unwrap();
-    // The origin of the first sender, and a high number.
+    // This message has the origin of the first sender, and a high number.
     let number = 1 << 40;
     let forged = Part { origin, number, hops: 3, bytes: b"forged".into(), ..Part::default() };
     told(&pair, vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Part(forged))]);

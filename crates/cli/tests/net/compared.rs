@@ -30,7 +30,7 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
         let goodput = run["goodput_bps"].as_f64().expect("each ended");
         assert!(run["error"].is_null() && goodput > 0.0 && goodput < 100e6, "{run}");
         assert!(run["waste"].is_number() && run["retransmitted"].is_number(), "{run}");
-        // The kernel does not report the lost packets of its TCP.
+        // The kernel does not tell how many packets its TCP has lost.
         assert_eq!(run["path_lost"].is_null(), run["protocol"] == "tcp:auto", "{run}");
     }
     let left = std::fs::read_dir(&wan.there).expect("it is the server's").count();

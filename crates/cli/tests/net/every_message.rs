@@ -26,7 +26,7 @@ use prost::Message as _;
 use super::liar::{self, FLOW};
 use crate::rig::bytes;
 
-/// The file that the honest messages are about, of one chunk.
+/// The file that the honest messages are about has one chunk.
 const NAME: &str = "source";
 const LEN: usize = 300_000;
 /// Object bytes of a datagram of 1200 bytes: header and tag take 32.

@@ -127,7 +127,7 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
     let before = copy.progressed(20_000_000)["sent"].as_u64().expect("it is a count");
     let server = pair.server.child();
     server.signal(Signal::STOP);
-    // 5/8 of the object (100 MB) are sent meanwhile.
+    // Meanwhile 5/8 of the object (100 MB) are sent.
     let enough = before + object as u64 * 5 / 8 / datagram;
     copy.event(|event| event["sent"].as_u64() >= Some(enough));
     server.signal(Signal::CONT);
@@ -250,7 +250,7 @@ fn a_slow_source_disk_limits_a_copy() {
 
 #[test]
 fn a_slow_source_disk_limits_a_copy_by_streams() {
-    // No rate limit: its pauses would hide those of the disk.
+    // A rate limit's pauses would hide those of the disk.
     copy_from_a_slow_disk(["--protocol=tcp", "--streams=4"]);
 }
 
@@ -298,8 +298,8 @@ fn three_copies_onto_a_slow_disk_lose_nothing_for_want_of_memory() {
         assert_eq!(summary["memory_lost"], 0, "{ended}");
         assert_eq!(summary["verified"], true, "{ended}");
     }
-    // The limit, at most 64 MB of datagrams that arrive before their flow is known, and at most 64
-    // MB for the program itself.
+    // The peak is the limit, plus at most 64 MB of datagrams that arrive before their flow is
+    // known, plus at most 64 MB for the program itself.
     let peak = peak(server);
     assert!(peak < (64 << 20) + 128_000_000, "{peak} bytes");
     for name in names {
@@ -317,7 +317,7 @@ fn a_slow_disk_slows_streams_and_their_chunks_wait_in_bounded_memory() {
     let ended = start(&pair, Way::Push, &["--protocol=tcp"]).end();
     assert_eq!(ended.summary()["bound_by"], "destination-disk", "{ended}");
     let peak = peak(server);
-    // The limit of 32 MiB, and at most 94 MB for the program itself.
+    // The peak is the limit of 32 MiB, plus at most 94 MB for the program itself.
     assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     assert_copied(&pair, Way::Push, &content);
 }

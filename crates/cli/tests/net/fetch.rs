@@ -275,7 +275,7 @@ fn a_killed_copy_resumes_the_same_version_and_no_other() {
         let fields = Arc::new(Mutex::new(format!("{before}{}", sha256(&content))));
         let (server, gate) = gated(&content, &fields);
         let child = Child::spawn(&mut client.command(&[], &server.url("f"), "f"));
-        // The journal lists only chunks that are on disk.
+        // The journal lists only chunks that are on disk, so the next copy can use them.
         let journal = client.path(".f.lh-journal");
         wait_until("chunks are in the journal", || {
             fs::metadata(&journal).is_ok_and(|file| file.len() > 500)
@@ -475,7 +475,7 @@ fn false_answers_end_the_copy_in_time_and_leave_no_file() {
         ended.is(status, &[what]);
         assert!(!client.path("f").exists(), "lie {number}");
     }
-    // A body that is longer than the range and has no `Content-Length`.
+    // This body is longer than the range and has no `Content-Length`.
     let client = Client::new();
     let whole = content.clone();
     let server = Liar::start(move |asked| {

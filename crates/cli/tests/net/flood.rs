@@ -170,7 +170,7 @@ pub(super) fn copy_through(
         scope.spawn(move || flood.play(find, &captured, stop, count, &tell_enough));
         let copy = rig.pair.copy(flags, &from, &to);
         let sender = if way == Way::Push { copy.id() } else { rig.pair.server.child().id() };
-        // The sender is frozen after half of the copy, so that the flood meets a running copy.
+        // Freezes the sender after half of the copy, so that the flood meets a running copy.
         let (tell_frozen, frozen) = mpsc::channel();
         rig.relay.once_tapped(len / 2 / 1400, move || {
             send_signal(sender, Signal::STOP);

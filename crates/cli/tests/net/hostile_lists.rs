@@ -35,7 +35,7 @@ struct Entry {
     mode: u32,
 }
 
-/// The list has the contents of a folder.
+/// This shape has the contents of a folder.
 const CONTENTS: u32 = 3;
 
 fn list(entries: &[Entry]) -> Vec<u8> {
@@ -77,7 +77,7 @@ fn lies() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
-/// Outside the folders that a list may reach.
+/// Writes a file outside the folders that a list may reach.
 fn outside(pair: &Pair) {
     write(&pair.scratch.path().join("x"), b"outside");
 }
@@ -122,7 +122,7 @@ fn a_client_refuses_a_hostile_list_with_the_reason() {
     }
 }
 
-/// Sends the list as the beginning of the object, with the hash of each chunk.
+/// Messages that send the list as the beginning of the object, with the hash of each chunk.
 fn by_stream(encoded: &[u8]) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let manifest_len = encoded.len() as u64;
@@ -195,8 +195,8 @@ fn an_impossible_offer_is_refused_with_its_numbers() {
     pair.cp(&[&"file", &pair.at("")]).summary();
 }
 
-/// Announces a list of `announced` bytes. The stream keeps the order, so the `Pass` shows that the
-/// list has ended.
+/// Messages that announce a list of `announced` bytes. The stream keeps the order, so the `Pass`
+/// shows that the list has ended.
 fn cut_short(encoded: &[u8], announced: u64) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let offer = Offer { streamed_len: announced, manifest_digest, ..Offer::default() };
@@ -230,7 +230,7 @@ fn a_list_that_ends_before_its_announced_end_is_refused_with_both_lengths() {
     }
 }
 
-/// `files` empty files in the innermost of 16 nested folders, whose path has 4,015 bytes.
+/// A list of `files` empty files in the innermost of 16 nested folders, whose path has 4,015 bytes.
 fn deep(files: u32) -> Vec<u8> {
     let mut path = Vec::new();
     let mut entries = Vec::new();
@@ -255,7 +255,7 @@ fn a_list_of_deep_paths_takes_memory_for_its_names_and_not_for_its_paths() {
     assert!(peak < 128 << 20, "{peak} bytes");
 }
 
-/// The names share all but their last bytes.
+/// A list whose names share all but their last bytes.
 fn many_long_names(files: u32) -> Vec<u8> {
     let shared = 240;
     let name = |n: u32| format!("{n:08}").into_bytes();

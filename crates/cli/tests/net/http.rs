@@ -14,7 +14,7 @@ use crate::rig::{Child, DEADLINE, Host, Server, Skipped, bytes, need, skip, writ
 pub(super) const READER: &str = "reader-0123456789abcdef";
 pub(super) const WRITER: &str = "writer-0123456789abcdef";
 
-/// One token may read `data`, the other may read and write below `in`.
+/// A server with two tokens: one may read `data`, the other may read and write below `in`.
 pub(super) struct Http {
     pub(super) server: Server,
     pub(super) url: String,
@@ -59,7 +59,7 @@ impl Http {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// `more` are header lines. An empty `token` is not sent.
+    /// Sends a request, without a token if `token` is empty; `more` are header lines.
     pub(super) fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
         let auth = match token {
             "" => String::new(),

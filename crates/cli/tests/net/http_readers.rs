@@ -39,7 +39,7 @@ fn gdal_reads_a_raster_by_ranges() {
     succeeds(&refused, folder);
 }
 
-/// `LONGHAUL_PYARROW` names the Python interpreter; the default is `python3`.
+/// The Python interpreter: `LONGHAUL_PYARROW`, or `python3`.
 fn pyarrow() -> Result<String, Skipped> {
     let python = std::env::var("LONGHAUL_PYARROW").unwrap_or_else(|_| "python3".to_owned());
     let mut command = Command::new(&python);
@@ -93,7 +93,7 @@ fn a_browser_shows_a_folder_and_follows_its_links() {
     browser.call("Page.navigate", &json!({"url": folder}));
     let file = link("<i>ünï & more.txt");
     browser.wait(&format!("{file} !== undefined"));
-    // The server lets no browser show content as a page.
+    // The browser saves the file, because the server lets no browser show content as a page.
     let saved = http.scratch.path().join("saved");
     let saves = json!({"behavior": "allow", "downloadPath": saved});
     browser.call("Page.setDownloadBehavior", &saves);

@@ -51,7 +51,7 @@ fn clients_that_do_not_read_hold_little_memory_delay_nobody_and_are_disconnected
             }
             ended.store(true, Ordering::Relaxed);
         });
-        // One slow client reads a little at a time.
+        // Meanwhile one slow client reads a little at a time.
         while !ended.load(Ordering::Relaxed) {
             let mut reply = String::new();
             get(address, "/small").read_to_string(&mut reply).expect("the reply is text");

@@ -10,7 +10,7 @@ use super::path::Wan;
 use super::wan::{End, MTU, link};
 use crate::rig::{IMPATIENT, need};
 
-/// After [`KILL_AT`] bytes, the copy still takes seconds.
+/// Length of the object: after [`KILL_AT`] bytes, the copy still takes seconds.
 const LEN: u64 = 200_000_000;
 const KILL_AT: u64 = KILL_COSTS * 3 / 2;
 /// The most data that a kill may cost: the larger of 64 MB and one second of data (30 MB at
@@ -18,7 +18,7 @@ const KILL_AT: u64 = KILL_COSTS * 3 / 2;
 const KILL_COSTS: u64 = 64_000_000;
 const RATE: &str = "--rate=240M";
 
-/// IP, UDP, our header and tag.
+/// Bytes of IP, UDP, our header and tag.
 const HEADERS: u64 = 20 + 8 + 16 + 16;
 
 #[derive(Clone, Copy, Debug)]

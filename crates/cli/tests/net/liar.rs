@@ -38,7 +38,7 @@ pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     lied_after(service, |_: &Asked| true, lies, asks)
 }
 
-/// Reads all messages up to the first for which `is_last` holds.
+/// Like [`lied`], but the server reads all messages up to the first for which `is_last` holds.
 pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
     service: &'static str,
     is_last: impl Fn(&Asked) -> bool + Send + 'static,
@@ -103,7 +103,7 @@ pub(super) fn block_on<T>(talk: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await.expect("it ends") })
 }
 
-/// Returns the answers and the close reason.
+/// Sends `said` to the pair's server; returns the answers and the close reason.
 pub(super) fn talk(
     pair: &Pair,
     said: impl IntoIterator<Item = Message>,

@@ -52,7 +52,7 @@ impl Far {
         Far { pair, relay }
     }
 
-    /// `longhaul WORDS` for `lab/x`, through the relay if `is_far`.
+    /// Starts `longhaul WORDS` for `lab/x`, through the relay if `is_far`.
     fn start(&self, is_far: bool, words: &[&str]) -> Child {
         Child::spawn(&mut self.command(is_far, words))
     }
@@ -237,7 +237,7 @@ fn a_killed_sender_or_subscriber_costs_the_others_no_message() {
     assert_eq!(texts(&came), ["first", "second", "third"], "{came}");
 }
 
-/// Sealed as by an honest sender.
+/// A flow of datagrams that are sealed as by an honest sender.
 struct Flow {
     socket: UdpSocket,
     sealer: Sealer,

@@ -129,7 +129,7 @@ fn an_idle_connection_still_lists() {
     });
 }
 
-/// Reads the second of two listings first. A third one fails.
+/// Reads the second of two listings first. A third listing fails.
 async fn lists_twice(connection: &Connection) {
     let (mut one, mut other) =
         (connection.list("").await.unwrap(), connection.list("many").await.unwrap());
@@ -247,7 +247,7 @@ fn a_server_refuses_false_messages_of_a_listing_client_and_continues() {
     assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["file"]);
 }
 
-/// The server answers with `lies` and disconnects.
+/// Lists a folder of a server that answers with `lies` and disconnects.
 fn lied(lies: Vec<Listed>) -> Ended {
     liar::lied::<List, _>("list", lies, |client, id, there| ls(client, id, &[], there))
 }

@@ -102,7 +102,7 @@ fn of_other_protocols() -> Vec<Control> {
     ]
 }
 
-/// A receiver's report on its flow, with impossibly high counts.
+/// A receiver's report on its flow (a pulse), with impossibly high counts.
 fn pulse(much: u64) -> Pulse {
     Pulse {
         sequence: much,
@@ -140,7 +140,7 @@ fn fatal() -> Vec<(Message, &'static str)> {
     ]
 }
 
-/// Numbers beyond all limits, which do not end a transfer.
+/// A status with numbers beyond all limits, which does not end a transfer.
 fn harmless() -> Vec<Message> {
     let much = Status {
         written: u64::MAX,
@@ -161,7 +161,8 @@ const LEN: usize = 6 << 20;
 fn a_sending_server_survives_every_false_report() {
     let pair = Pair::new();
     write(&pair.there.join("source"), &bytes(LEN, 1));
-    // The server reports the end of a transfer before it frees the flow id.
+    // The server reports the end of a transfer before it frees the flow id, so each transfer has
+    // another one.
     for ((lie, reason), flow) in fatal().into_iter().zip(FLOW..) {
         let request = Request { flow, ..liar::request(Direction::Pull, "source") };
         let said = [Message::Request(request)].into_iter().chain(relays(flow));
@@ -179,7 +180,7 @@ fn a_sending_server_survives_every_false_report() {
     assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
 }
 
-/// The server's last message ends the push.
+/// Runs a push to `server`, whose last message ends the push.
 fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
     let id = format!("--server-id={}", server.id);
     let limits = ["--rate=20M", "--datagram=1200", "--stall=2s", "--retry-for=0s"];
@@ -188,7 +189,7 @@ fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
     Child::spawn(&mut command).end()
 }
 
-/// Sends every wrong report, and finally `lie`, which ends the transfer.
+/// A server that sends every wrong report, and finally `lie`, which ends the transfer.
 fn liar_with(lie: Message) -> LyingServer {
     LyingServer::start(move |request| {
         let said = relays(request.flow).into_iter().chain(harmless());
@@ -207,7 +208,8 @@ fn a_sending_client_survives_every_false_report() {
     }
 }
 
-/// The server of a pull continues to serve; the client of a push ends with a reason.
+/// Sends all lies to a sender. The server of a pull continues to serve; the client of a push ends
+/// with a reason.
 pub(super) fn tell_lies(cell: Cell, way: Way) {
     let pair = Pair::new();
     let object =

@@ -61,7 +61,7 @@ impl Star {
         self.servers[server] = Server::start_as(&mut self.hosts[server].command(words));
     }
 
-    /// Kills a server and starts it again on its old port. The command `within` runs it.
+    /// Kills a server and starts it again on its old port, as an argument of the command `within`.
     pub(super) fn restart_within(&mut self, server: usize, within: &[String]) {
         self.signal(server, Signal::KILL);
         let address = self.servers[server].address.clone();
@@ -70,7 +70,7 @@ impl Star {
         self.servers[server] = Server::start_as(&mut command);
     }
 
-    /// All servers have `content` as `x`.
+    /// Servers that all have `content` as `x`.
     pub(super) fn of_replicas(count: usize, content: &[u8]) -> Star {
         let star = Star::new(count);
         star.roots.iter().for_each(|root| write(&root.join("x"), content));
@@ -100,7 +100,7 @@ impl Star {
         Child::spawn(self.client.command(words).current_dir(&self.here)).end()
     }
 
-    /// `cp --replicas` of `x` from these servers.
+    /// Starts `cp --replicas` of `x` from these servers.
     pub(super) fn replicas(&self, flags: &[&str], servers: &[usize]) -> Child {
         let sources: Vec<(usize, &str)> = servers.iter().map(|server| (*server, "x")).collect();
         self.start(&[&["--replicas"], flags].concat(), &sources, "x")
@@ -157,7 +157,7 @@ fn several_hosts_are_fetched_in_parallel_and_each_has_its_row() {
     for field in ["rate_bps", "share", "loss", "resent"] {
         assert!(row[field].is_number(), "{field} in {ended}");
     }
-    // The third host has two of the sources.
+    // Progress events have a row for each host; the third host has two of the sources.
     let progress = ended.events("progress");
     assert!(progress.iter().all(|event| event["sources"].as_array().is_some_and(|r| r.len() == 3)));
 }

@@ -81,7 +81,7 @@ fn each_server_is_checked_against_its_own_pin() {
     let alone = |id: usize| format!("--server-id={}", star.servers[id].id);
     copy(&[&pin(1, 1), &alone(0)]).summary();
     copy(&[&alone(0)]).is(8, &["--server-id HOST=ID pins each"]);
-    // Nothing is sent with wrong pins.
+    // Wrong pins are refused before anything is sent.
     let unknown = format!("--server-id=h9={}", star.servers[0].id);
     copy(&[&unknown]).is(2, &["names h9", &star.servers[0].address, &star.servers[1].address]);
     copy(&[&alone(0), &alone(1)]).is(2, &["which server has which", "HOST=ID"]);
@@ -111,7 +111,7 @@ fn a_weight_multiplies_the_share_of_a_source() {
     // Flows that are slower than requested cannot use a larger share.
     let in_time = summary["seconds"].as_f64() <= Some(12.0);
     need!(skip::unless(in_time, "this machine is too busy for 16 Mbit/s: weights decide nothing"));
-    // Four to one, except for data before the first schedule.
+    // The shares are four to one, except for data before the first schedule.
     assert!(heavy > 2 * light, "{heavy} and {light}: {ended}");
 }
 
@@ -146,8 +146,8 @@ fn exceeding_the_memory_limit_is_reported() {
 
 #[test]
 fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
-    // The bytes from each source at the kill, and the least number that survive. Data are synced
-    // once a second, so an early kill may lose everything.
+    // `each` bytes have arrived from each source at the kill, and `least` bytes survive. Data are
+    // synced once a second, so an early kill may lose everything.
     for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {
         kill_and_go_on(each, least);
     }

@@ -14,7 +14,7 @@ use crate::rig::{Child, Pair, Server, Skipped, bytes, need, skip, write};
 
 const MEBI: usize = 1 << 20;
 
-/// The error is the reason to skip a test.
+/// Whether this process can mount. The error is the reason to skip a test.
 pub(super) fn fuse() -> Result<(), Skipped> {
     match Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root() {
         true => Ok(()),
@@ -32,7 +32,7 @@ impl Mounted {
         Mounted::of(pair, flags, pair.at(path))
     }
 
-    /// The pair's server serves the folder at `url`.
+    /// Mounts the folder at `url`.
     pub(super) fn of(pair: &Pair, flags: &[&str], url: impl AsRef<OsStr>) -> Mounted {
         let at = pair.scratch.path().join("mnt");
         fs::create_dir_all(&at).unwrap();

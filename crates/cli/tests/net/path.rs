@@ -16,7 +16,7 @@ use crate::rig::{Child, Host, Server, Skipped, bytes, scratch, skip, write};
 const ADDRESS: &str = "10.77.0.2:7717";
 const ADDRESS_V6: &str = "[fd77::2]:7717";
 
-/// The server is on host `b`, the client on host `a`.
+/// A server on host `b`, a client on host `a`, and the path between them.
 pub(super) struct Wan {
     // Dropped first: the programs end before their hosts.
     pub(super) server: Option<Server>,

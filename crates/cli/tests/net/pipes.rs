@@ -210,7 +210,7 @@ fn a_client_may_have_at_most_sixteen_pipes() {
     wait_until("nothing is left", is_empty);
 }
 
-/// The server answers with `lies` and disconnects.
+/// Pipes to a server that answers with `lies` and disconnects.
 fn lied(lies: Vec<Piped>) -> Ended {
     liar::lied::<Pipe, _>("pipe", lies, |client, id, there| {
         piped(client, id, there, bytes(6 << 20, 1))

@@ -196,7 +196,7 @@ fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
     assert_eq!(std::fs::read_dir(&pair.here).unwrap().count(), 0);
     let told = pair.client.command(["doctor", "--rate=1k"]).current_dir(&pair.here).output();
     let told = String::from_utf8_lossy(&told.expect("it runs").stdout).into_owned();
-    // The buffer sizes do not depend on the machine's load.
+    // Buffer sizes do not depend on the machine's load.
     assert!(told.contains("ok    tcp-send") && told.contains("in flight"), "{told}");
 }
 

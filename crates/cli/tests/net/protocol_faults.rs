@@ -86,7 +86,7 @@ fn a_killed_copy_resumes_with_another_protocol() {
     });
 }
 
-/// The next protocol resumes the copy.
+/// Kills `end` of a copy; the next protocol resumes it.
 fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
     let mut pair = Pair::in_memory(&[]);
     let (from, to) = match way {
@@ -137,7 +137,7 @@ fn a_slow_disk_costs_bounded_memory_and_no_datagram_is_lost_for_want_of_memory()
         assert!(fs::read(pair.there.join("copy")).expect("it is there") == content);
         let server = crate::rig::slow::traced(pair.server.child().id());
         let peak = crate::rig::peak(server);
-        // The limit of 32 MiB, and at most 94 MB for the program itself.
+        // The peak is the limit of 32 MiB, plus at most 94 MB for the program itself.
         assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     });
 }

@@ -13,7 +13,7 @@ use crate::rig::{Pair, assert_same, bytes, need, write};
 
 pub(super) const MTU: u16 = 1500;
 
-/// 40 small files, one of them empty, and two large ones.
+/// Creates 40 small files, one of them empty, and two large ones.
 fn plant(root: &Path) {
     for number in 0..40_usize {
         let folder = root.join(format!("folder-{}", number % 5));
@@ -29,7 +29,7 @@ fn every_protocol_carries_a_tree_both_ways() {
         let pair = Pair::in_memory(&[]);
         plant(&pair.here.join("tree"));
         plant(&pair.there.join("source"));
-        // The pull searches for its rate.
+        // The push has a given rate; the pull searches for its rate.
         let flags = cell.flags(&["-r", "--rate=100M"]);
         let push = pair.copy(&flags, "tree", pair.at("copy")).end();
         let summary = assert_counted(&push, cell);
@@ -42,7 +42,7 @@ fn every_protocol_carries_a_tree_both_ways() {
     });
 }
 
-/// 100 Mbit/s, a round-trip time of 30 ms, and the loss ratio `loss`.
+/// A path with 100 Mbit/s, a round-trip time of 30 ms, and the loss ratio `loss`.
 pub(super) fn link(loss: f64) -> LinkSpec {
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
     link.with_loss(Loss::independent(LossRatio::new(loss).expect("a share")))

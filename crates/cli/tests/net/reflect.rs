@@ -5,7 +5,7 @@ use std::path::Path;
 use super::rooms::texts;
 use crate::rig::{Child, Host, Server, write_private};
 
-/// The client may use all reflectors.
+/// Hosts, and a client that may use all their reflectors.
 struct Net {
     scratch: tempfile::TempDir,
     client: Host,
@@ -22,8 +22,8 @@ impl Net {
         Host::new(&self.scratch.path().join(name))
     }
 
-    /// The client may use streams and channels of the reflector. `others` may use its channels and
-    /// link to it.
+    /// Starts a reflector. The client may use its streams and channels; `others` may use its
+    /// channels and link to it.
     fn reflect(&self, host: &Host, listen: &str, others: &[&Host], links: &[String]) -> Server {
         let mut words = vec!["reflect".to_owned(), "--json".into(), "--listen".into()];
         words.extend([listen.to_owned(), "--accept-new".into()]);
@@ -113,7 +113,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
 fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     let net = Net::new();
     let hosts = ["a", "b", "c", "d"].map(|name| net.host(name));
-    // A ring: each links to the previous one, and the last one also to the first.
+    // In this ring each reflector links to the previous one, and the last one also to the first.
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1], &hosts[3]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[&hosts[3]], &[room(&b)]);

@@ -35,7 +35,7 @@ fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
     star.assert_copied("x", &content);
 }
 
-/// Connecting, for the first time or again.
+/// Whether a source is connecting, for the first time or again.
 fn is_not_there(star: &Star, event: &serde_json::Value, server: usize) -> bool {
     let state = star.row(event, server)["state"].clone();
     state == "connecting" || state == "retrying"
@@ -109,7 +109,7 @@ fn a_replica_frozen_at_the_start_delays_no_copy_and_joins_later() {
 /// Length of the object that three replicas have.
 const LENGTH: usize = 24 << 20;
 
-/// The disk of the first replica must still hang.
+/// Checks that the copy has ended although the disk of the first replica hangs.
 fn ends_without_the_first(star: &Star, copy: Child, content: &[u8]) {
     let ended = copy.end();
     assert!(has_hung(&star.log()), "no call of the first replica has hung: {ended}");

@@ -11,7 +11,7 @@ use super::relay::Relay;
 use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, Host, Pair, Server, side_by_side};
 
-/// The server has ended a stream whose request contains `verb`.
+/// Waits until the server has ended a stream whose request contains `verb`.
 fn given_up(server: &mut Server, verb: &str) {
     server.child().event(|event| {
         event["event"] == "ended" && event["wish"].as_str().is_some_and(|wish| wish.contains(verb))

@@ -28,7 +28,7 @@ const END: &[u8] = b"end";
 /// Time limit of all loads on one room, and of the same loads on MQTT.
 const PATIENCE: Duration = Duration::from_secs(170);
 
-/// Subscribers, messages a second of all senders together, and seconds.
+/// A load: subscribers, messages a second of all senders together, and seconds.
 #[derive(Clone, Copy)]
 struct Load(usize, u64, u64);
 
@@ -65,7 +65,7 @@ async fn subscribe(session: &mut Session, base: Instant, seen: &Seen) {
     }
 }
 
-/// Waits until the server has taken all messages of one sender.
+/// Sends one sender's messages, and waits until the server has taken all of them.
 async fn publish(pair: &Pair, run: u64, per_second: f64, seconds: u64, base: Instant) {
     let mut session = meet(pair, &pair.client).await;
     session.ask_for("channel", 1);
@@ -113,7 +113,7 @@ async fn end(pair: &Pair, run: u64) {
     }
 }
 
-/// Seconds of processor time.
+/// Seconds of processor time of a process.
 pub(super) fn cpu(id: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).expect("it runs");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
@@ -122,7 +122,8 @@ pub(super) fn cpu(id: u32) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// The CPU seconds of the server and of this process are for a million delivered messages.
+/// Prints a row, with the CPU seconds of the server and of this process for a million delivered
+/// messages.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f64)) {
     let mut delays = seen.delays.take();

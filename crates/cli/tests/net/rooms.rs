@@ -15,7 +15,7 @@ pub(super) fn hears(child: &mut Child, text: &str) {
     child.event(|event| event["text"] == text);
 }
 
-/// Reads its messages from a pipe of the test.
+/// A sender that reads its messages from a pipe of the test.
 pub(super) struct Speaker {
     pub(super) child: Child,
     feed: PipeWriter,

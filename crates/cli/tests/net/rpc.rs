@@ -17,7 +17,7 @@ async fn connect(client: &Host, id: &str, at: &str) -> Rpc {
     client.rpc(at).retry_for(Duration::ZERO).await.expect("it answers")
 }
 
-/// The server sends `lies` and disconnects.
+/// The result of a call to a server that sends `lies` and disconnects.
 fn lied(lies: Vec<Said>) -> (RpcCode, String) {
     let lies = lies.into_iter().map(|said| Say { said: Some(said) }).collect();
     let calls = |client: &Host, id: &str, at: OsString| {

@@ -16,7 +16,7 @@ use crate::rig::{Child, DEADLINE, Ended, Host, Server, bytes, need, write, write
 
 const TOKEN: &str = "page-token-0123456789";
 
-/// The client may copy and watch.
+/// A server with a page, and a client that may copy and watch.
 struct Seen {
     server: Server,
     page: SocketAddr,
@@ -114,7 +114,7 @@ struct Family {
     samples: BTreeMap<String, f64>,
 }
 
-/// Checks the text by OpenMetrics 1.0 and by longhaul's own rules.
+/// Checks OpenMetrics text by the specification (1.0) and by longhaul's own rules.
 fn lint(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
@@ -342,7 +342,7 @@ fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
             events.push(serde_json::from_str(data).expect("an event is JSON"));
         }
     }
-    // Ten a second. A busy host may send fewer.
+    // There are ten a second, with a tolerance of two events. A busy host may send fewer.
     assert!((8..=22).contains(&events.len()), "{} events in 2 s", events.len());
     let last = &events.last().expect("there are some")["transfers"][0];
     let first = &events[0]["transfers"][0];
@@ -358,7 +358,7 @@ fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
         assert_eq!(cells.len(), 10, "a cell for each MiB: {row}");
         cells.iter().filter_map(Value::as_u64).sum()
     };
-    // Each of the ten cells is a percentage.
+    // Each of the ten cells is a percentage, so 1000 is the whole object.
     assert!(arrived(first) < arrived(last) && arrived(last) < 1000, "{first} {last}");
     let rate = number(last, "rate_now_bps");
     assert!((5e6..40e6).contains(&rate), "20 Mbit/s were asked for: {last}");
@@ -445,7 +445,7 @@ impl Browser {
         serde_json::from_slice(&bytes).expect("the browser sends JSON")
     }
 
-    /// Fails if the page reports errors meanwhile.
+    /// Calls a method; fails if the page reports errors meanwhile.
     pub(super) fn call(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
         let mut message = json!({"id": self.number, "method": method, "params": params});

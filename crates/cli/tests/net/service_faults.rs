@@ -32,8 +32,8 @@ use crate::rig::{Child, Ended, Pair, bytes, need, send_signal, side_by_side, wai
 
 const MEBI: usize = 1 << 20;
 pub(super) const OUTAGE: Duration = Duration::from_secs(20);
-/// A client requests 32 MiB in advance, so when a fault begins, the server still has a part to
-/// send.
+/// Bytes of a file. A client requests 32 MiB in advance, so when a fault begins, the server still
+/// has a part to send.
 const LONG: usize = 36 * MEBI;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +44,8 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The returned function waits until the fault has lasted for [`OUTAGE`], and ends it.
+    /// Begins the fault. The returned function waits until it has lasted for [`OUTAGE`], and ends
+    /// it.
     pub(super) fn begin(self, relay: &Relay, server: u32, client: u32) -> impl FnOnce() {
         let set = move |is_on| {
             let signal = if is_on { Signal::STOP } else { Signal::CONT };
@@ -148,7 +149,7 @@ fn serve_long(len: usize) -> (Pair, Relay, Vec<u8>) {
     (pair, relay, content)
 }
 
-/// Returns the program, its output and the first bytes.
+/// Starts to read the file `long`. Returns the program, its output and the first bytes.
 fn begin_cat(pair: &Pair, relay: &Relay) -> (std::process::Child, ChildStdout, Vec<u8>) {
     let far = format!("lh://{}/long", relay.address());
     let mut child = cat(&pair.client, &pair.server.id, &[&far]).spawn().expect("it starts");
@@ -226,7 +227,7 @@ fn writes_continue(fault: Fault) {
 fn mount_continues(fault: Fault) {
     need!(fuse());
     let (mut pair, relay, content) = serve_long(16 * MEBI);
-    // The file is larger than the cache.
+    // The file is larger than the cache, so the client still requests data during the fault.
     let mounted = Mounted::of(&pair, &["--cache=8Mi"], format!("lh://{}/", relay.address()));
     let mut file = fs::File::open(mounted.at.join("long")).expect("it is there");
     let mut came = vec![0; MEBI];
@@ -282,7 +283,7 @@ fn http_continues(fault: Fault) {
     assert!(came.ends_with(&content), "{fault:?}: {} bytes", came.len());
 }
 
-/// Client and server run in this process, so each fault is a cut of the network.
+/// Client and server run in this process, so the network is cut instead of each fault.
 fn calls_continue(_: Fault) {
     let (host, me) = (Key::generate(), Key::generate());
     let (runs, begun, may_end) = (AtomicU32::new(0), Notify::new(), Semaphore::new(0));

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, Server};
 
-/// The server keeps a shared tree.
+/// A pair whose server keeps a shared tree.
 pub(super) struct Sharing {
     pub(super) pair: Pair,
     _folder: TempDir,
@@ -33,7 +33,7 @@ impl Deref for Sharing {
     }
 }
 
-/// The client has `rights` to the tree.
+/// A server with a tree, to which the client has `rights`.
 pub(super) fn pair(rights: &str) -> Sharing {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let file = folder.path().join("tree.redb");
@@ -153,7 +153,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
     assert_eq!(made.0, 0);
     let (heard, _) = told(&pair, vec![begin(false, 5), put(true)]);
     assert_eq!(version(heard.last().cloned()), made, "it is the same edit");
-    // A program's own edits have numbers of their own.
+    // The edit of another program with the same number is a different edit.
     let (heard, _) = told(&pair, vec![begin(true, 6), put(false)]);
     assert_eq!(version(heard.last().cloned()), (1, 0));
 }
@@ -341,7 +341,7 @@ fn a_watch_above_the_limit_is_refused_and_ends_no_other() {
     for watch in &mut watches {
         assert!(matches!(wait(watch.next()), Some(Ok(ShareEvent::Put(..)))));
     }
-    // A client may open a further watch after the end of one.
+    // After the end of a watch, the client may open another one.
     drop(watches.pop());
     let has_room = (0..1000).any(|_| {
         let mut again = wait(share.watch("")).unwrap();
@@ -376,7 +376,7 @@ fn a_tree_is_exported_as_lines_and_imported() {
     assert_eq!(values(&from), values(&to));
 }
 
-/// Returns the server's answers, and the reason if it ends the stream with an error.
+/// Sends `asks`. Returns the server's answers, and the reason if it ends the stream with an error.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

@@ -28,7 +28,7 @@ use crate::rig::Pair;
 
 /// Bytes of a value.
 const SIZE: usize = 64;
-/// A writer changes this many keys in turn if `CHANGES` is 0.
+/// Number of keys that a writer changes in turn if `CHANGES` is 0.
 const KEYS: u64 = 1000;
 /// Time limit for the arrival of the last changes.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -40,7 +40,7 @@ struct Load {
     port: u16,
     /// The id of a longhaul server.
     id: String,
-    /// 0 if the process is not measured.
+    /// The server's process; 0 if it is not measured.
     process: u32,
     config: PathBuf,
     watchers: u64,
@@ -82,7 +82,7 @@ trait Writer {
     async fn answers(&mut self) -> u64;
 }
 
-/// Returns how many changes were acknowledged.
+/// Makes changes, and returns how many were acknowledged.
 async fn write(mut writer: impl Writer, number: u64, load: Load, base: Instant) -> u64 {
     let (start, length) = (Instant::now(), Duration::from_secs(load.seconds));
     let mut tick = tokio::time::interval(Duration::from_millis(2));
@@ -165,7 +165,7 @@ impl Writer for Ours {
     }
 }
 
-/// Returns after the first snapshot, which is not counted.
+/// Starts a watch. Returns after the first snapshot, which is not counted.
 async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let mut session = open(load).await;
     let watch = Watch { prefix: "load".to_owned(), anew: true, ..Watch::default() };
@@ -195,7 +195,7 @@ fn snapshot_ends(tell: &Option<Tell>) -> bool {
     }
 }
 
-/// Returns the number of acknowledged changes, and the seconds that they took.
+/// Runs a load; returns the number of acknowledged changes, and the seconds that they took.
 async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
     for _ in 0..load.watchers {
         match load.server.as_str() {
@@ -233,7 +233,7 @@ async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
             seen.came.notified().await;
         }
     };
-    // A server may have skipped changes.
+    // The wait has a limit, because a server may have skipped changes.
     let _ = tokio::time::timeout(PATIENCE, all).await;
     (made, seconds)
 }

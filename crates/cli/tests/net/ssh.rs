@@ -114,7 +114,7 @@ impl Ssh {
         write(&self.path("ssh_config"), near.as_bytes());
     }
 
-    /// `words` are further options for ssh.
+    /// Runs a copy; `words` are further options for ssh.
     fn cp(&self, words: &str, args: &[&str]) -> Ended {
         self.start(words, args).end()
     }
@@ -170,7 +170,8 @@ fn data_that_overtake_the_request_over_ssh_are_kept() {
     for _ in 0..5 {
         let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
         let number = |name: &str| summary[name].as_u64().expect("a number");
-        // A busy host may lose a few datagrams.
+        // A busy host may lose a few datagrams. A server that dropped the data before the request
+        // would lose up to a third.
         assert!(number("path_lost") < number("sent") / 20, "{summary}");
     }
 }
@@ -219,8 +220,8 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
     for n in 0..8 {
         ssh.cp("", &["-r", "tree", &ssh.at(&format!("new{n}"))]).is(0, &[]);
     }
-    // The server removes its mark of a new folder when the client has acknowledged the end of the
-    // copy, perhaps after the client has exited.
+    // The server marks a new folder. It removes the mark when the client has acknowledged the end
+    // of the copy, perhaps after the client has exited.
     let is_mark = |name: &OsStr| name.as_encoded_bytes().ends_with(b".lh-tree");
     wait_until("the marks are removed", || {
         let mut names = fs::read_dir(&ssh.there).expect("the folder can be read");
@@ -284,14 +285,14 @@ fn an_ssh_host_that_cannot_be_reached_is_named() {
 #[test]
 fn the_remote_side_opens_only_ports_of_the_range() {
     let ssh = need!(Ssh::new());
-    // All ports that longhaul may use on the ssh host.
+    // Two free ports, all that longhaul may use on the ssh host.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
     let free = || (0..50).map(|_| free_port()).find(|port| *port < 65_535 && is_free(port + 1));
     let first = free().filter(|port| is_free(*port)).expect("two free neighbours");
     let ports = format!("--ports={first}-{}", first + 1);
     let mut copy = ssh.start("", &[&ports, "--rate=20M", "object", &ssh.at("copy")]);
     copy.progressed(1);
-    // One port for control, one for data.
+    // longhaul uses one port for control and one for data.
     assert!(!is_free(first) && !is_free(first + 1), "{ports}");
     let ended = copy.end();
     assert_eq!(ended.summary()["protocol"], "rbudp", "{ended}");

@@ -50,7 +50,7 @@ fn stalled_handshakes_do_not_block_other_clients() {
         .map(|packet| {
             let socket = socket();
             socket.send_to(&packet, &pair.server.address).expect("loopback takes it");
-            // The server now waits for the rest of the handshake.
+            // After its answer, the server waits for the rest of the handshake.
             socket.recv(&mut [0; 2000]).expect("the server answers a genuine first packet");
             socket
         })
@@ -61,7 +61,7 @@ fn stalled_handshakes_do_not_block_other_clients() {
     drop(stalled);
 }
 
-/// The client offers the ALPN name `protocol` but has no longhaul key.
+/// The server's answer to a client that offers the ALPN name `protocol` but has no longhaul key.
 fn refusal(server: SocketAddr, protocol: &[u8]) -> ConnectionError {
     let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -87,7 +87,7 @@ fn foreign_quic_clients_get_an_error_and_the_server_continues() {
         let refusal = refusal(server, protocol);
         assert!(matches!(refusal, ConnectionError::ConnectionClosed(_)), "{refusal}");
     }
-    // A version that is reserved for version negotiation (RFC 9000 section 15).
+    // This version is reserved for version negotiation (RFC 9000 section 15).
     let mut unknown = vec![0; 1200];
     unknown[..6].copy_from_slice(&[0xc0, 0x0a, 0x1a, 0x2a, 0x3a, 8]);
     let socket = socket();

@@ -22,7 +22,7 @@ fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     Child::spawn(&mut command(pair, "receive", name, more))
 }
 
-/// Sends as soon as the stream has `receivers` receivers.
+/// Sends `frames` test frames as soon as the stream has `receivers` receivers.
 fn pattern(pair: &Pair, name: &str, frames: u32, receivers: u32, more: &[&str]) -> Child {
     let (frames, receivers) = (format!("--frames={frames}"), format!("--receivers={receivers}"));
     let words = ["--test-pattern", "--json", "--frame=20000", "--fps=50", &frames, &receivers];
@@ -140,8 +140,7 @@ fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     for how in ["skip", "thin"] {
         let receiver = receive(&pair, "x", &["--json"]);
         let behind = format!("--when-behind={how}");
-        // The sending rate is 1.25 times what one frame a second needs. The file delivers its
-        // frames faster.
+        // The sender needs 0.8 s for a frame, and the file delivers its frames faster.
         let words = ["--json", "--frame=50000", "--fps=1", DEADLINE, "--receivers=1", &behind, "-"];
         let mut send = command(&pair, "send", "x", &words);
         send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
@@ -222,7 +221,7 @@ fn after_an_outage_a_stream_continues_without_old_frames() {
     drop(sender);
     receiver.signal(Signal::INT);
     let came = receiver.end();
-    // The sender is still the same one.
+    // The sender is still the same one: its frames continue in order.
     assert_eq!(came.events("begun").len(), 1, "{came}");
     assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
 }
@@ -235,7 +234,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
     let mut sender = pattern(&pair, "x", 400, 2, &["--deadline=1s"]);
     frozen.event(|event| event["event"] == "frame");
     frozen.signal(Signal::STOP);
-    // 6 of the stream's 8 s. The server stops forwarding to a silent receiver after 4 s.
+    // Waits for 6 of the stream's 8 s. The server stops forwarding to a silent receiver after 4 s.
     sender.event(|event| event["event"] == "progress" && event["frames"].as_u64() > Some(300));
     frozen.signal(Signal::CONT);
     sender.end().is(0, &[]);
@@ -253,7 +252,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
 #[test]
 fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() {
     let pair = Pair::of_services("stream=rw");
-    // Nobody reads from this pipe.
+    // Nobody reads from this pipe, so its writer blocks.
     let mut stuck = command(&pair, "receive", "x", &["-o", "-"]);
     let mut stuck = stuck.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let other = receive(&pair, "x", &["--json", "--check"]);
@@ -270,7 +269,7 @@ fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() 
     assert!(peak < 80 << 20, "{peak} bytes");
 }
 
-/// Returns up to three answers of the server, and its error if it sends one.
+/// Sends `asks`. Returns up to three answers of the server, and its error if it sends one.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     told_in_version(pair, 2, asks)
 }
@@ -283,7 +282,7 @@ fn ask(asked: Asked) -> Ask {
     Ask { asked: Some(asked) }
 }
 
-/// Requests symbols (the payloads of datagrams) of frame 0 again.
+/// A request to send symbols (the payloads of datagrams) of frame 0 again.
 fn again(first: Vec<u32>, last: Vec<u32>) -> Ask {
     ask(Asked::Again(Again { frame: 0, first, last, receiver: 0 }))
 }
@@ -346,7 +345,7 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     };
     let (_, last) = told_in_version(&pair, 1, vec![ask(Asked::Receive(asks_for("lab/x")))]);
     assert!(last.as_deref().is_some_and(|last| last.contains("version")), "{last:?}");
-    // A false report, and a request for symbols of a stream that nobody sends, are accepted.
+    // The server accepts a false report, and a request for symbols of a stream that nobody sends.
     let asks = vec![
         ask(Asked::Receive(asks_for("lab/x"))),
         ask(Asked::Report(report.clone())),
@@ -411,10 +410,12 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
             let _ = session.close(None).await;
             sent
         });
-        // The sender adds repairs for a loss of at most 10 % in bursts of 64 datagrams.
+        // Whatever is reported, the sender adds repairs for a loss of at most 10 % in bursts of 64
+        // datagrams.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");
-        // 100 frames of 15 datagrams. With `repair`, the sender sends about as many again at most.
+        // The stream has 100 frames of 15 datagrams. With `repair`, the sender sends about as many
+        // again at most.
         let resent = count("resent");
         let is_right =
             if way == "--way=code" { resent == 0 } else { (15..2_000).contains(&resent) };

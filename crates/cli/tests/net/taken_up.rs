@@ -9,7 +9,7 @@ use crate::rig::{bytes, content, remains};
 fn a_copy_killed_while_its_sources_are_compared_starts_again() {
     let object = bytes(3_000_000, 41);
     let mut star = Star::of_replicas(2, &object);
-    // The other source alone is no majority.
+    // One source is silent, and the other alone is no majority.
     star.signal(1, Signal::STOP);
     let copy = star.replicas(&[], &[0, 1]);
     star.servers[0].child().complaint("compares /x: done,");
@@ -25,7 +25,7 @@ fn a_copy_killed_while_its_sources_are_compared_starts_again() {
 fn a_copy_killed_at_its_start_or_later_resumes_with_other_sources() {
     const LEN: usize = 6_000_000;
     let object = bytes(LEN, 42);
-    // Two sources send 1 MB/s together, and progress comes once a second.
+    // The two sources send 1 MB/s together, and progress comes once a second.
     for (killed_at, least) in [(1, 0), (LEN as u64 * 6 / 10, LEN as u64 / 2)] {
         let star = Star::of_replicas(3, &object);
         let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);

@@ -8,7 +8,7 @@ use longhaul_transfer::control::{Direction, Message, Pass, Ping, Request, Survey
 use super::liar::{self, LyingServer};
 use crate::rig::{Child, Ended, Pair, Server, content, write};
 
-/// `x` is an empty file, `x/` a folder, `x@` a symbolic link.
+/// Encodes a list of `entries`: `x` is an empty file, `x/` a folder, `x@` a symbolic link.
 fn list(shape: Shape, entries: &[&str]) -> Vec<u8> {
     let entry = |text: &&str| {
         let (path, kind) = match text.as_bytes().split_last() {
@@ -92,7 +92,7 @@ fn a_client_accepts_requested_files_from_the_same_server() {
     }
 }
 
-/// One file of three chunks, `report.pdf`.
+/// The list of one file of three chunks, `report.pdf`.
 fn report() -> Vec<u8> {
     let entry = Listed {
         path: b"report.pdf".as_slice().into(),
@@ -109,7 +109,7 @@ fn a_second_attempt_is_checked_against_the_request() {
     let honest = report();
     let server = LyingServer::answering(move |session, heard| match (session, heard) {
         (0, Message::Request(_)) => Some(vec![liar::offer(honest.clone(), 3 * CHUNK)]),
-        // The server closes the session.
+        // The destination is open; the server closes the session.
         (0, Message::Plan(_)) => None,
         (_, Message::Request(_)) => Some(vec![liar::offer(list(Shape::File, &[".bashrc"]), 0)]),
         _ => Some(Vec::new()),
@@ -224,7 +224,7 @@ fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
             Message::Request(_) => {
                 Some(vec![offer.clone(), pass(0, liar::FLOW), pass(1, second), ping()])
             }
-            // The client has accepted the second pass.
+            // The client has accepted the second pass; the server disconnects.
             Message::Ping(_) => None,
             _ => Some(Vec::new()),
         });

@@ -12,7 +12,7 @@ use crate::rig::{Pair, Server, assert_same, remains, write};
 
 const FILES: u64 = 3;
 
-/// The client disconnects at the server's outcome.
+/// Copies `lots` as a client that disconnects at the server's outcome.
 fn copy_unheard(pair: &Pair) {
     let places = [Place::Ambient(pair.here.join("lots"))];
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };
@@ -24,7 +24,7 @@ fn copy_unheard(pair: &Pair) {
     assert_eq!(outcome.files, FILES);
 }
 
-/// Empty files need no data datagram.
+/// Creates a folder of empty files, which need no data datagram.
 fn make_lots(pair: &Pair) {
     for number in 0..FILES {
         write(&pair.here.join(format!("lots/{number}")), b"");
@@ -68,7 +68,7 @@ fn a_server_killed_before_its_last_message_is_resumed_within_the_run() {
     rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
     rig.relay.rules.mute_server.store(true, Ordering::Relaxed);
     let mut copy = rig.pair.start(&[&"-r", &"--retry-for=5m", &"lots", &rig.at("end")]);
-    // The server waits for the client's acknowledgement.
+    // The server has sent the outcome, and waits for the client's acknowledgement.
     rig.pair.server.child().complaint("/end: done,");
     assert_same(&rig.pair.here.join("lots"), &rig.pair.there.join("end"));
     rig.pair.server.child().signal(Signal::KILL);

@@ -18,11 +18,11 @@ const LEN: usize = 4_000_000;
 /// Limit of the bytes to the control port if there are only handshakes.
 const HANDSHAKES: usize = 200_000;
 
-/// Datagrams to a separate port, or connections to the control port.
+/// Carriers of data: datagrams to a separate port, or connections to the control port.
 const CARRIERS: [&str; 2] = ["--protocol=rbudp", "--protocol=tcp"];
 
-/// The relay records the client's datagrams to the data port, and counts the client's bytes to the
-/// control port.
+/// A client and a server. The relay records the client's datagrams to the data port, and counts the
+/// client's bytes to the control port.
 struct Watched {
     rig: Relayed,
     tapped: Receiver<Vec<u8>>,
@@ -85,7 +85,8 @@ fn nothing(_: &[u8]) -> bool {
     false
 }
 
-/// During the handshake the client probes the packet size of the path to a pinned or known server.
+/// Whether a datagram is an empty probe. During the handshake the client probes the packet size of
+/// the path to a pinned or known server.
 fn empty_probes(datagram: &[u8]) -> bool {
     let is_probe = Header::decode(datagram).is_some_and(|header| header.kind == Kind::Probe);
     is_probe && datagram[Header::LEN..].iter().all(|byte| *byte == 0)

@@ -124,7 +124,7 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
     let summary = ended.summary();
     let waste = summary["waste"].as_f64().expect("it is a number");
     let blocks = summary["blocks"].as_f64().expect("it is a count");
-    // The tolerance: five standard deviations of the loss ratio, plus one percentage point.
+    // The tolerance is five standard deviations of the loss ratio, plus one percentage point.
     let chance = 5.0 * (LOSS * (1.0 - LOSS) / blocks).sqrt();
     assert!(waste <= LOSS / (1.0 - LOSS) + 0.01 + chance, "{ended}");
     wan.assert_copied(Way::Push);

@@ -251,7 +251,7 @@ fn a_full_disk_is_an_error_with_its_reason_and_the_server_continues() {
     });
 }
 
-/// Returns the number of answers, and the error that ended the stream, if any.
+/// Sends `said`. Returns the number of answers, and the error that ended the stream, if any.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (usize, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

@@ -12,8 +12,8 @@ use crate::rig::{Server, need, skip};
 /// The host's link-local address as `fe80::1%wan0`, once the kernel has checked that it is unique.
 fn own(wan: &Wan, host: &str) -> Option<String> {
     let mut list = Command::new("sh");
-    // Address, interface number, prefix length, scope (link-local is 0x20), flags, interface name.
-    // A tentative address has the flag 0x40.
+    // A line has address, interface number, prefix length, scope (link-local is 0x20), flags,
+    // interface name. A tentative address has the flag 0x40.
     let wait = r#"while grep -q "^fe80[^ ]* [^ ]* [^ ]* 20 [4-7c-f]. " /proc/net/if_inet6
         do sleep 0.05; done; cat /proc/net/if_inet6"#;
     list.args(["-c", wait]);
@@ -46,7 +46,7 @@ fn a_server_is_reached_by_a_link_local_address_and_its_interface() {
             };
             let mut copy = wan.client.command(["cp", "--json", "--accept-new", flag]);
             copy.args([from, to]).current_dir(&wan.here);
-            // No emulated link joins both hosts directly.
+            // No emulated link joins both hosts directly, so the client runs on the server's host.
             let ended = wan.run("b", &copy).end();
             let protocol = if flag.contains("tcp") { "tcp" } else { "rbudp" };
             assert_eq!(ended.summary()["protocol"], protocol, "{way:?} {ended}");

@@ -37,14 +37,14 @@ impl Lines {
 
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// `None` if a signal ended the child.
+    /// The exit status; `None` if a signal ended the child.
     pub(crate) status: Option<i32>,
     pub(crate) stdout: Vec<String>,
     pub(crate) stderr: String,
 }
 
 impl Child {
-    /// The stdout and stderr of `command` must be piped.
+    /// Starts `command`, whose stdout and stderr must be piped.
     pub(crate) fn spawn(command: &mut Command) -> Child {
         undo_ignored_signals();
         let child = command.process_group(0).spawn().expect("the program can be started");
@@ -63,7 +63,7 @@ impl Child {
         self.child.id()
     }
 
-    /// `None` when the child has closed stdout.
+    /// The next line of stdout; `None` when the child has closed it.
     pub(crate) fn line(&mut self) -> Option<String> {
         match self.lines.get().recv_timeout(DEADLINE) {
             Ok(line) => {
@@ -116,7 +116,7 @@ impl Child {
         send_signal(self.id(), signal);
     }
 
-    /// Like a shell's `kill -9 %1`.
+    /// Sends SIGKILL to the process group, like a shell's `kill -9 %1`.
     pub(crate) fn kill_group(&self) {
         assert!(self.leads, "this child has no group; the signal would end the tests");
         kill_process_group(pid(self.id()), Signal::KILL).expect("it may be killed");
@@ -127,7 +127,7 @@ impl Child {
         self.end()
     }
 
-    /// Returns all of the child's output.
+    /// Waits for the child's end; returns all of its output.
     pub(crate) fn end(mut self) -> Ended {
         self.ended()
     }

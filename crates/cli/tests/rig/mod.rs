@@ -40,12 +40,13 @@ pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: im
     });
 }
 
-/// `LONGHAUL_BINARY` names a copy for a user who cannot enter the folders above the target folder.
+/// The program under test. `LONGHAUL_BINARY` names a copy for a user who cannot enter the folders
+/// above the target folder.
 pub(crate) fn binary() -> OsString {
     std::env::var_os("LONGHAUL_BINARY").unwrap_or(env!("CARGO_BIN_EXE_longhaul").into())
 }
 
-/// A separate configuration folder and its identity.
+/// A host with an identity: a separate configuration folder.
 pub(crate) struct Host {
     /// `LONGHAUL_CONFIG_DIR`.
     pub(crate) config: PathBuf,
@@ -91,12 +92,12 @@ impl Host {
     }
 }
 
-/// The words may be of different types.
+/// The words of a command line, which may be of different types.
 pub(crate) fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| AsRef::<OsStr>::as_ref(*word).to_owned()).collect()
 }
 
-/// Pseudo-random, so they cannot be compressed.
+/// Pseudo-random bytes from a seed; they cannot be compressed.
 pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let mut hasher = blake3::Hasher::new();

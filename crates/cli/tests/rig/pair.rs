@@ -37,7 +37,7 @@ impl Server {
         words
     }
 
-    /// `command` must be a `serve --json`.
+    /// Starts `command`, which must be a `serve --json`, and waits for its ready line.
     pub(crate) fn start_as(command: &mut Command) -> Server {
         Server::ready(Child::spawn(command))
     }
@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// The path may be any bytes.
+    /// `lh://ADDRESS/PATH`; the path may be any bytes.
     pub(crate) fn at(&self, path: impl AsRef<OsStr>) -> OsString {
         let mut location = OsString::from(format!("lh://{}/", self.address));
         location.push(path);
@@ -134,7 +134,7 @@ impl Pair {
         self.server = Server::start(&self.host, &self.there, &args);
     }
 
-    /// [`Pair::start_again`] starts it on the same address.
+    /// Kills the server. [`Pair::start_again`] starts it on the same address.
     pub(crate) fn kill_server(&mut self) {
         self.server.child().signal(Signal::KILL);
         self.server.child().ended();
@@ -147,7 +147,7 @@ impl Pair {
         self.server = Server::start_as(&mut self.host.command(words));
     }
 
-    /// `cp --json` with trust in this server, not started yet.
+    /// The client's command `cp --json` with trust in this server, not started yet.
     pub(crate) fn cp_command(&self, args: &[&dyn AsRef<OsStr>]) -> Command {
         let id = format!("--server-id={}", self.server.id);
         let mut command = self.client.command(["cp", "--json", &id]);

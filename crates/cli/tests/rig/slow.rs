@@ -1,4 +1,5 @@
-//! Runs programs under strace, as on a slow, hanging or broken disk.
+//! Runs programs under strace, which delays system calls or lets them fail, as a slow or broken
+//! disk does.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -30,7 +31,7 @@ pub(crate) fn has_hung(log: &Path) -> bool {
     std::fs::read_to_string(log).is_ok_and(|calls| calls.contains("(DELAYED)"))
 }
 
-/// The process's calls hang until this value is dropped.
+/// A running process whose calls hang until this value is dropped.
 pub(crate) struct Hanging {
     strace: Child,
     /// Stays open, so that strace can report further threads.
@@ -89,7 +90,7 @@ pub(crate) fn as_words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// The program that the process `strace` started.
+/// The id of the program that the process `strace` started.
 pub(crate) fn traced(strace: u32) -> u32 {
     let children = format!("/proc/{strace}/task/{strace}/children");
     let children = std::fs::read_to_string(children).expect("it runs");

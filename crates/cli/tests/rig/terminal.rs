@@ -47,7 +47,7 @@ impl Terminal {
         command.env("TERM", name).stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
         undo_ignored_signals();
         let child = command.spawn().expect("the program can be started");
-        // The command holds copies of the terminal's far end.
+        // The command holds copies of the terminal's far end, which would keep the terminal open.
         drop((command, far));
         let (sender, shown) = mpsc::channel();
         let mut screen = File::from(copy(&near));
@@ -88,7 +88,7 @@ impl Terminal {
         kill_process(pid.expect("a child has a number"), signal).expect("it may be signalled");
     }
 
-    /// Returns the exit status and all that was shown.
+    /// Waits for the end; returns the exit status and all that was shown.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -111,7 +111,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The near end is for the simulated user, the far one for the child.
+/// A terminal's two ends: the near one for the simulated user, the far one for the child.
 fn pair() -> (OwnedFd, OwnedFd) {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("the system has terminals");
     grantpt(&near).and_then(|()| unlockpt(&near)).expect("it is ours");

@@ -60,7 +60,7 @@ pub(crate) fn content(root: &Path) -> BTreeMap<PathBuf, Thing> {
     tree(root).into_iter().map(plain).collect()
 }
 
-/// Compares names, kinds, contents and targets of links.
+/// Asserts that both trees have the same names, kinds, contents and targets of links.
 #[track_caller]
 pub(crate) fn assert_same(left: &Path, right: &Path) {
     compare(&content(left), &content(right));
@@ -81,8 +81,9 @@ fn compare(left: &BTreeMap<PathBuf, Thing>, right: &BTreeMap<PathBuf, Thing>) {
     assert!(differing.is_empty(), "the trees differ: {differing:#?}");
 }
 
-/// Partial files, journals and marks of unfinished trees. Waits for the removal of marks: a server
-/// removes a mark only when the client has acknowledged the end of the copy.
+/// Files that longhaul made for itself: partial files, journals, marks of unfinished trees. Waits
+/// for the removal of marks: a server removes a mark only when the client has acknowledged the end
+/// of the copy.
 pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().expect("an entry has a name").as_bytes();

@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use crate::usage::{Run, longhaul};
 
-/// A copy, a TCP connection and mice (short TCP connections), with faults on the path.
+/// A scenario with a copy, a TCP connection and mice (short TCP connections), and with faults on
+/// the path.
 const MIXED: &str = r#"
 record-every = "100ms"
 [topology]

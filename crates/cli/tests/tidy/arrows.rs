@@ -93,7 +93,7 @@ fn every_dependency_has_its_reason() {
     none(found, "ARCHITECTURE.md names each dependency with its reason");
 }
 
-/// Every file of the command line may use these crates.
+/// The workspace crates that every file of the command line may use.
 const CLI_IMPORTS: [&str; 6] = [
     "longhaul",
     "longhaul_experiments",
@@ -103,7 +103,7 @@ const CLI_IMPORTS: [&str; 6] = [
     "longhaul_testbed",
 ];
 
-/// The folder's files may also use this crate, for sockets and ciphers.
+/// The folder of `longhaul doctor`, whose files may also use this crate.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
 /// The workspace crates that begin a path, as `longhaul_net` in `longhaul_net::zone`.

@@ -174,7 +174,7 @@ fn every_path_on_the_map_exists() {
     none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only paths that exist");
 }
 
-/// Words in backticks with two or more underscores, or with `::`.
+/// Names of tests and test modules: words in backticks with two or more underscores, or with `::`.
 fn tests_named_in(page: &str) -> Vec<&str> {
     let code = page.split('`').skip(1).step_by(2);
     code.filter(|word| {

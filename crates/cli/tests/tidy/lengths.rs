@@ -6,10 +6,10 @@ const FILE: usize = 600;
 const FUNCTION: usize = 70;
 const COLUMNS: usize = 100;
 
-/// `path` or `path:function`, with the exact length.
+/// Accepted exceptions: `path` or `path:function`, with the exact length.
 const EXCEPTIONS: [(&str, usize); 0] = [];
 
-/// Relies on rustfmt's layout.
+/// Returns each function with its number of lines. Relies on rustfmt's layout.
 fn functions(lines: &[&str]) -> Vec<(String, usize)> {
     let mut functions = Vec::new();
     for (start, line) in lines.iter().enumerate() {
@@ -17,7 +17,7 @@ fn functions(lines: &[&str]) -> Vec<(String, usize)> {
         let Some(name) = function_name(line.trim_start()) else { continue };
         let closing = format!("{}}}", " ".repeat(indent));
         let rest = lines[start..].iter();
-        // A signature without a body ends in a semicolon.
+        // A signature without a body ends in a semicolon before any brace closes.
         let end = rest.clone().position(|line| {
             *line == closing || (line.ends_with(';') && indent_of(line) == indent)
         });

@@ -28,7 +28,7 @@ fn code(file: &Text) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// `a` and `c` for `crate::{a::b, c}`.
+/// The first names of all paths that begin with `root`: `a` and `c` for `crate::{a::b, c}`.
 fn first_names(code: &str, root: &str) -> BTreeSet<String> {
     let word = |text: &str| {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -114,7 +114,7 @@ fn modules_import_each_other_in_no_loop() {
     none(loops.collect(), "modules import each other");
 }
 
-/// The other modules have level 0.
+/// The levels of the modules of `transfer`. Its other modules have level 0.
 const TRANSFER: [(&str, u8); 19] = [
     ("api", 10),
     ("channel", 9),

@@ -59,7 +59,7 @@ fn sources() -> Vec<Text> {
 }
 
 impl Text {
-    /// The whole file is test code.
+    /// Whether the whole file is test code.
     fn is_test(&self) -> bool {
         let parts = ["/tests/", "/benches/", "/fuzz/"];
         self.path.ends_with("/tests.rs") || parts.iter().any(|part| self.path.contains(part))
@@ -75,7 +75,7 @@ impl Text {
     }
 }
 
-/// Reports all findings, not only the first.
+/// Fails with all findings, not only the first.
 fn none(found: Vec<String>, rule: &str) {
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }

@@ -47,7 +47,7 @@ const UNLIKE: [Words; 2] = [
     ),
 ];
 
-/// Tests and comments do not count.
+/// Returns each use of one of the words below `folders`; tests and comments do not count.
 fn look_for(foreign: &[Words], folders: &[&str]) -> Vec<String> {
     let sources = sources();
     let mut found = Vec::new();

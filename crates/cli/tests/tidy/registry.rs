@@ -18,7 +18,7 @@ fn named(line: &str) -> Option<&'static str> {
     names.find(|name| is_string(name) || is_folder(protocol(name)))
 }
 
-/// `fobs` for `fobs` and for its variant `fobs-table`.
+/// The protocol of a name: `fobs` for `fobs` and for its variant `fobs-table`.
 fn protocol(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }

@@ -39,7 +39,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     rest.find(to).map(|end| &rest[..end])
 }
 
-/// Replaces links by their texts, and escapes `|`.
+/// The text of a doc comment: links become their texts, and `|` is escaped.
 fn plain(doc: &[String]) -> String {
     let mut text = doc.join(" ").replace("[`", "`");
     while let Some(at) = text.find("`]") {

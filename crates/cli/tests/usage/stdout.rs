@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-/// Together they use `console::out` and `console::out_whole`.
+/// Commands that print; together they use `console::out` and `console::out_whole`.
 const PRINTING: [&[&str]; 3] = [&["reproduce", "list"], &["completions", "bash"], &["man", "sim"]];
 
 fn printing_to(args: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {

@@ -109,10 +109,10 @@ impl Shared {
     }
 }
 
-/// The reason for which a server without further lies closes a session.
+/// The reason that the server gives when it has no further lies.
 const NO_MORE: &str = "no more lies";
 
-/// Returns the server's address and id.
+/// Starts a server whose sessions send the lies of `shared`; returns its address and id.
 fn hostile(moment: Moment, shared: Shared) -> (SocketAddr, String) {
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
@@ -200,7 +200,7 @@ async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     }
 }
 
-/// One copy by the real client.
+/// Runs one copy by the real client.
 fn run(options: CopyOptions, shared: &Shared) -> Result<Summary, Error> {
     let (ended, has_ended) = mpsc::channel();
     thread::Builder::new()
@@ -250,8 +250,8 @@ fn options(moment: Moment, folder: &Path, (address, id): &(SocketAddr, String)) 
     }
 }
 
-/// After each lie the client continues or ends with a clear error. A copy that it reports as
-/// complete equals the server's description.
+/// Tells all lies. After each one the client continues or ends with a clear error. A copy that it
+/// reports as complete equals the server's description.
 fn tell_all(moment: Moment, lies: Vec<Lie>) {
     let scratch = scratch();
     let folder = scratch.path();

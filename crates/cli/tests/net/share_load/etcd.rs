@@ -143,7 +143,7 @@ pub(super) async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let first = next(&mut body, &mut buffer).await.expect("the watch starts");
     assert!(WatchResponse::decode(first).is_ok_and(|first| first.created));
     spawn_local(async move {
-        // The watch ends when the client or the stream is dropped.
+        // Dropping the client or the stream would end the watch.
         let _open = (client, stream);
         while let Some(message) = next(&mut body, &mut buffer).await {
             let message = WatchResponse::decode(message).expect("a message of etcd");

@@ -63,7 +63,8 @@ impl Writer for Redis {
     }
 }
 
-/// Notes each value that arrives. A message ends with its value.
+/// Subscribes to all keys of the load, and notes each value that arrives. A message ends with its
+/// value.
 pub(super) async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let mut stream = connect(load).await;
     stream.write_all(&command(&[b"PSUBSCRIBE", b"load/*"])).await.expect("it reads");

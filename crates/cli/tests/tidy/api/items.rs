@@ -7,7 +7,7 @@ use super::paths::Module;
 
 pub(super) struct Item {
     pub(super) name: String,
-    /// The declaration and public parts, then the implementations.
+    /// The item's declaration and public parts, then its implementations.
     pub(super) lines: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ const KINDS: [&str; 10] = [
 
 const HIDDEN: &str = "#[doc(hidden)]";
 
-/// Except hidden items and items under `#[cfg]`.
+/// The public items of a module, except hidden items and items under `#[cfg]`.
 pub(super) fn public_items(module: &Module) -> Vec<Item> {
     let lines: Vec<&str> = module.text.lines().collect();
     let mut items = Vec::new();
@@ -122,8 +122,8 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Public functions and constants, and traits. At a crate's root, types in other files may have the
-/// same name.
+/// The public functions and constants and the traits of a type. At a crate's root the other files
+/// are left out: they may have types of the same name.
 fn implemented(module: &Module, name: &str) -> Vec<String> {
     let (mut own, mut traits) = (Vec::new(), Vec::new());
     let below = module.path.trim_end_matches("mod.rs").trim_end_matches(".rs");

@@ -118,7 +118,7 @@ impl Module {
     }
 }
 
-/// `text` is as `a::b::{c, d as e}` or `a::*`.
+/// The imports of one `pub use`, such as `a::b::{c, d as e}` or `a::*`.
 fn parse(text: &str) -> impl Iterator<Item = Use> + use<> {
     let (base, names) = match text.split_once('{') {
         Some((base, names)) => (base.to_owned(), names.trim_end_matches('}').to_owned()),
