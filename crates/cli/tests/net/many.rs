@@ -61,7 +61,7 @@ impl Star {
         self.servers[server] = Server::start_as(&mut self.hosts[server].command(words));
     }
 
-    /// Kills a server and starts it again on its old port, as an argument of the command `within`.
+    /// Kills a server and starts it again on its old port. The command `within` runs the server.
     pub(super) fn restart_within(&mut self, server: usize, within: &[String]) {
         self.signal(server, Signal::KILL);
         let address = self.servers[server].address.clone();

@@ -282,7 +282,7 @@ fn http_continues(fault: Fault) {
     get.read_to_end(&mut came).expect("the rest");
     assert!(came.ends_with(&content), "{fault:?}: {} bytes", came.len());
 }
-
+Client and server run in this process, which a signal would freeze as a whole. So the network is cut instead.
 /// Client and server run in this process, so the network is cut instead of each fault.
 fn calls_continue(_: Fault) {
     let (host, me) = (Key::generate(), Key::generate());
