@@ -282,8 +282,9 @@ fn http_continues(fault: Fault) {
     get.read_to_end(&mut came).expect("the rest");
     assert!(came.ends_with(&content), "{fault:?}: {} bytes", came.len());
 }
-Client and server run in this process, which a signal would freeze as a whole. So the network is cut instead.
-/// Client and server run in this process, so the network is cut instead of each fault.
+
+/// Client and server run in this process, which a signal would freeze as a whole. So the network is
+/// cut instead.
 fn calls_continue(_: Fault) {
     let (host, me) = (Key::generate(), Key::generate());
     let (runs, begun, may_end) = (AtomicU32::new(0), Notify::new(), Semaphore::new(0));
