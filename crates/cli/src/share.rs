@@ -202,7 +202,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
         Some(value) => value.as_bytes().to_vec(),
         None => {
             let mut value = Vec::new();
-            // The server refuses a value that is longer than the limit.
+            // Reads one byte more than the limit, so that the server refuses a longer value.
             let read = std::io::stdin().lock().take((64 << 10) + 1).read_to_end(&mut value);
             read.map_err(|error| {
                 Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))

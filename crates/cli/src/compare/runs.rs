@@ -51,9 +51,9 @@ pub(super) struct Counts {
 /// CPU time in seconds per GB of the object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cpu {
-    /// Of this process.
+    /// CPU time of this process.
     pub(super) here: f64,
-    /// Of the other host's threads that receive and write, if the host reports it.
+    /// CPU time of the other host's threads that receive and write, if the host reports it.
     pub(super) there: Option<f64>,
 }
 

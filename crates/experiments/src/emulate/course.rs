@@ -12,7 +12,7 @@ use crate::outcome::Sample;
 pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     let start = end.started.since(Time::ZERO);
     let mut reported = vec![(Span::ZERO, Bytes::ZERO)];
-    // The simulation has no session setup, so it is subtracted here.
+    // The session setup is subtracted, because the simulation has none.
     let since_setup = end.series.iter().map(|(at, bytes)| (at.saturating_sub(end.setup), *bytes));
     let last = (end.took.saturating_sub(end.setup), end.delivered);
     for (at, bytes) in since_setup.chain([last]) {

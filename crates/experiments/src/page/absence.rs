@@ -121,7 +121,8 @@ fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
 }
 
 /// Whether a row of a case has an emulated value. A row's name may differ from the name of its
-/// case. Rows that lack a simulated value without the case's outcome belong to the case.
+/// case. So the tables are built again without the case's outcome: rows that then lack a simulated
+/// value belong to the case.
 fn has_value(page: &Page, cases: &[Case], case: &str) -> bool {
     let named_so = |row: &str| named_after(row, cases) == Some(case);
     let others = (page.experiment.tables)(&page.simulated.without(case));
