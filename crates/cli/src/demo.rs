@@ -25,7 +25,7 @@ use table::DemoOutcome;
 
 /// The tree's content is the same on every host.
 const SEED: u64 = 7717;
-/// Long enough to kill the copy half-way.
+/// Duration of an uninterrupted copy, long enough to kill it half-way.
 const COPY_TAKES: Span = Span::from_secs(6);
 /// Space for the race's file and its copy.
 const CONTEST: Bytes = Bytes::new(400_000_000);
@@ -48,7 +48,7 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> u8 {
-    // Before the first thread starts; see `contest::track`.
+    // Creates the emulated path before the first thread starts; see `contest::track`.
     #[cfg(target_os = "linux")]
     let track = contest::track();
     let cancel = CancelHandle::default();

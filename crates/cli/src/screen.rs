@@ -28,7 +28,7 @@ pub(crate) struct Show {
     pub(crate) quiet: bool,
     /// Not even errors, because the reader of the events prints them.
     pub(crate) silent: bool,
-    /// A dry run prints names on stdout.
+    /// The kind of summary; a dry run prints names on stdout.
     pub(crate) kind: Kind,
 }
 

@@ -1,7 +1,7 @@
 //! The metrics of a server as OpenMetrics text.
 //!
 //! A name ends with its unit, if it has one; a counter's samples end with `_total`. No label has a
-//! path, a client's id or a name: clients could then create any number of series.
+//! path, a client's id or a name. Otherwise clients could create any number of series.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ enum Kind {
 }
 
 impl Text {
-    /// Each sample has labels and a value.
+    /// Writes a family with its samples: labels and value of each.
     fn family<'a>(
         &mut self,
         (kind, name, unit): (Kind, &str, &str),

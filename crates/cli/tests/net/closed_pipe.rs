@@ -75,7 +75,7 @@ fn output_after_a_failed_write_has_no_hole() {
     let sharing = with_content("files=rw,share=rw,status=ro");
     let pair = &sharing.pair;
     let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
-    // The pipe is full until the test has read.
+    // A write to the full pipe fails, and a write after the test has read succeeds.
     fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe has the flag");
     let id = format!("--server-id={}", pair.server.id);
     let url = pair.at("large").into_string().expect("our own name");
