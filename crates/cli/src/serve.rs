@@ -127,7 +127,6 @@ pub(crate) struct ServeArgs {
 /// The value of `--rooms` for the process that serves all clients of ssh.
 const SERVE_ROOMS: &str = "serve";
 
-/// its client.
 pub(crate) fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => exit::DONE,

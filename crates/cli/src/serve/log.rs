@@ -53,7 +53,6 @@ impl Log {
         self.line(|| json::server_event(event), || said(event));
     }
 
-    /// disconnected.
     pub(super) fn write_http(&self, record: &AccessRecord) {
         if record.is_refused() {
             return self.write_refused(record);

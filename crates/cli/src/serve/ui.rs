@@ -13,7 +13,7 @@ use super::metrics;
 use crate::error::{Error, ErrorKind};
 use crate::json::{self, ServedAt};
 
-/// 16 characters of base64 are 96 bits.
+/// The shortest token: 16 characters of base64 are 96 bits.
 const SHORTEST: usize = 16;
 
 /// Flags of the page with the server's status.

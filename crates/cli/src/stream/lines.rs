@@ -7,7 +7,7 @@ use crate::live::{Notes, millis};
 use crate::quantity::count;
 use crate::{console, exit};
 
-/// Frames do not match the test pattern.
+/// Exit status if frames do not match the test pattern.
 const WRONG: u8 = 1;
 
 #[derive(Clone, Copy, Debug)]

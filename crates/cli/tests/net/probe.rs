@@ -139,8 +139,8 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
         // deviations.
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
         // The second run sends faster than the path's rate. A loaded machine may send less than
-        // requested, so the expected loss depends on the rate sent. The tolerance of `most` is 20
-        // %.
+        // requested, so the expected loss depends on the rate sent. `most` is the path's rate, with
+        // a tolerance of 20 %.
         let most = MEGABITS as f64 * 1e6 * 1.2;
         let sent = number(runs[1], "sent_bps");
         assert!(number(runs[1], "loss") > 0.9 - most / sent, "{way} {ended}");
