@@ -134,7 +134,8 @@ pub(crate) fn path_file() -> Result<PathBuf, Error> {
     }
 }
 
-/// Refuses a file that others can change, as ssh does: the settings name programs and pins.
+/// Reads a configuration file. Refuses one that others can change, as ssh does: the settings name
+/// programs and pins.
 fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     let mut opened = File::open(file)?;
     let found = opened.metadata()?;

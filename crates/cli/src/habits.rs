@@ -127,7 +127,7 @@ fn habits(subcommand: &str) -> &'static Habits {
     }
 }
 
-/// clap would offer to treat a negative number as a file.
+/// Advice for a negative number, which clap would offer to treat as a file.
 fn negative(flag: &str) -> Option<&'static str> {
     let digit = flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit());
     digit.then_some("rates, sizes, times and ratios are never negative")

@@ -170,7 +170,8 @@ fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
 }
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
-    // ssh has authenticated the user, who may reach the same files without longhaul.
+    // There is no list of clients: ssh has authenticated the user, who may reach the same files
+    // without longhaul.
     let identity = Identity::load_or_create(config::folder()?)?;
     let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
@@ -183,7 +184,8 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // A SIGHUP after a change of the list must not be lost.
+    // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
+    // lost.
     let held = signals::hold_reload()?;
     let list = first_clients(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {

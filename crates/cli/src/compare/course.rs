@@ -43,7 +43,7 @@ impl Course {
         self.with(|points| rates(points))
     }
 
-    /// The samples stay valid if a thread panics.
+    /// Uses a poisoned lock too: the samples stay valid if a thread panics.
     fn with<T>(&self, act: impl FnOnce(&mut Vec<(f64, u64)>) -> T) -> T {
         act(&mut self.points.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -121,7 +121,8 @@ fn limits(args: &ReflectArgs) -> RoomLimits {
 
 fn serve(args: &ReflectArgs) -> Result<(), Error> {
     descriptors::raise_limit();
-    // A SIGHUP after a change of the list must not be lost.
+    // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
+    // lost.
     let held = signals::hold_reload()?;
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     let log = Log::open(None, args.json, args.quiet)?;

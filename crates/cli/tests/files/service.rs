@@ -55,7 +55,7 @@ fn systemd_finds_no_mistake_in_the_unit() {
     let text = fs::read_to_string(unit).expect("it is there");
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let here = scratch.path().join("longhaul.service");
-    // longhaul need not be installed here.
+    // The unit names /bin/sh in place of longhaul, because longhaul need not be installed here.
     let text = text.replace("/usr/bin/longhaul", "/bin/sh");
     fs::write(&here, text).expect("it is ours");
     let mut verify = Command::new("systemd-analyze");
