@@ -36,12 +36,13 @@ impl Sink {
         if asked.under_final_name.is_none() {
             self.take_from_partial(entry, &asked, matches)?;
         } else if let Err(error) = self.take_from_final(entry, &asked, matches) {
-            self.large_failure(entry, &error)?;
             // The sender skips the equal chunks, so request those that were not taken.
             let first = self.object.chunks_of(entry).start;
             let right = asked.values.iter().zip(matches).filter(|(_, right)| **right);
-            let gone = right.map(|((chunk, _), _)| first + chunk).filter(|c| self.needed.has(*c));
-            self.changed.extend(gone);
+            let left = right.map(|((chunk, _), _)| first + chunk).filter(|c| self.needed.has(*c));
+            let left: Vec<u64> = left.collect();
+            self.large_failure(entry, &error)?;
+            self.changed.extend(left.into_iter().filter(|c| self.needed.has(*c)));
         }
         Ok(self.take_needless())
     }

@@ -575,7 +575,23 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
 mod tests {
     #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::store::buffers::Store;
+    use crate::store::memory::Disk;
+    use crate::{Manifest, Place};
+
+    #[test]
+    fn a_folder_in_place_of_a_journal_is_an_error() {
+        let folder = Disk::new(1).root();
+        folder.make_folder(&names::journal(b"x"), 0o700).unwrap();
+        let manifest = Manifest::of_file(b"x", CHUNK, FileTime::default(), 0).unwrap();
+        let place = Place::Stored { root: Store(folder), path: "x".into() };
+        let mut ground = Ground::open(&place, &Arc::new(manifest), false).unwrap();
+        let error = open_journal(&mut ground, 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+    }
 
     #[test]
     fn values_are_comparable_if_the_chunk_has_the_same_length_and_kind_of_hash() {

@@ -140,7 +140,7 @@ pub(super) fn rename(
 /// Returns whether no other user but root can remove or rename files of this process's user in
 /// `folder`. A lock does not help against other users, because they cannot open a partial file.
 fn is_closed_to_others(folder: &Attributes) -> bool {
-    (folder.is_own() || folder.owner == 0)
+    [store::user(), 0].contains(&folder.owner)
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
 }
 

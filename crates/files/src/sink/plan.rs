@@ -186,7 +186,10 @@ impl Sink {
                 };
                 return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
             }
-            None if dry => walk.new = Some(number),
+            None if dry => {
+                walk.new = Some(number);
+                return Ok(());
+            }
             None => {
                 folder.make_folder(&name, attributes::UNFINISHED_FOLDER)?;
                 self.unfinished.insert(number.into());
@@ -199,9 +202,7 @@ impl Sink {
                 }
             }
         }
-        if !dry || walk.skipped.last() == Some(&number) {
-            self.ground.folder(number)?;
-        }
+        self.ground.folder(number)?;
         Ok(())
     }
 

@@ -107,7 +107,7 @@ impl Content {
             changed: body.changed,
             identity: (DEVICE, self.number),
             links: 1,
-            owner: super::real::user(),
+            owner: super::user(),
             allocated: body.bytes.len() as u64,
         }
     }
@@ -133,7 +133,7 @@ impl Folder for MemoryFolder {
             changed: time,
             identity: (DEVICE, 0),
             links: 1,
-            owner: super::real::user(),
+            owner: super::user(),
             allocated: 0,
         })
     }

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 
 use super::manifest::FileTime;
 
+pub(crate) use real::user;
 pub(super) use scarce::kept;
 
 pub(crate) type SharedFolder = Arc<dyn Folder>;
@@ -65,7 +66,7 @@ impl Attributes {
     }
 
     pub(crate) fn is_own(&self) -> bool {
-        self.owner == real::user()
+        self.owner == user()
     }
 }
 
@@ -322,6 +323,7 @@ mod tests {
         fn interrupts(&self) -> io::Result<()> {
             let calls = self.1.lock().expect("one thread");
             *calls.borrow_mut() += 1;
+            assert!(*calls.borrow() < 100, "a call is repeated for ever");
             if *calls.borrow() % 2 == 1 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
         }
     }
@@ -332,6 +334,7 @@ mod tests {
         }
 
         fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+            assert!(!buf.is_empty(), "a needless call");
             self.interrupts()?;
             let most = buf.len().min(3);
             self.0.read_at(&mut buf[..most], at)
@@ -403,6 +406,22 @@ mod tests {
         assert_eq!(file.read_start(0).expect("it is there"), b"");
         let error = file.read_exact_at(&mut buf, 9).expect_err("it has 15 bytes");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_call_that_fails_is_not_repeated() {
+        let disk = memory::Disk::new(1);
+        let file = disk.root().create(b"x", 0o600).expect("there is room");
+        disk.set_faults(memory::Faults { access: 10_000, ..Default::default() });
+        let file = Halting(file, Mutex::default());
+        let failed = [
+            file.read_exact_at(&mut [0; 7], 0),
+            file.read_start(7).map(drop),
+            file.write_all_at(b"y", 0),
+        ];
+        for error in failed.map(|call| call.expect_err("the disk fails")) {
+            assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        }
     }
 
     #[test]

@@ -147,8 +147,9 @@ mod tests {
         thread::scope(|scope| {
             let opening = scope.spawn(|| {
                 desk.wait(LONG, LONG, || {
+                    let is_free = is_free.load(Ordering::SeqCst);
                     let _ = tried.send(());
-                    if is_free.load(Ordering::SeqCst) { Ok(7) } else { Err(Errno::MFILE) }
+                    if is_free { Ok(7) } else { Err(Errno::MFILE) }
                 })
             });
             // The second attempt is under the lock: after it the thread waits for the wake-up.
@@ -174,8 +175,9 @@ mod tests {
         let (opened, has_opened) = mpsc::channel();
         thread::spawn(move || {
             let is_open = RETURNED.wait(LONG, LONG, || {
+                let is_free = IS_FREE.load(Ordering::SeqCst);
                 let _ = tried.send(());
-                if IS_FREE.load(Ordering::SeqCst) { Ok(()) } else { Err(Errno::MFILE) }
+                if is_free { Ok(()) } else { Err(Errno::MFILE) }
             });
             opened.send(is_open)
         });
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn any_other_error_is_reported_immediately() {
         let mut attempts = 0;
-        let failed = Desk::new().wait(LONG, LONG, || {
+        let failed = Desk::new().wait(Duration::ZERO, LONG, || {
             attempts += 1;
             Err::<(), _>(Errno::NOENT)
         });

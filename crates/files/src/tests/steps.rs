@@ -39,15 +39,18 @@ fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one()
 #[test]
 fn content_before_the_answer_replaces_a_longer_file_with_the_same_start() {
     let options = SinkOptions { checksum: true, ..Default::default() };
-    let ends = ends();
-    write(ends.from.join("file"), &content(1000, 1));
-    write(ends.to.join("file"), &[&content(1000, 1)[..], b"more"].concat());
-    let from = source(&[&ends.from.join("file")]);
-    let mut copy = Copy::open(from, &ambient(&ends.to), &options).unwrap();
-    assert_eq!(copy.plan.compare.len(), 1);
-    copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
-    assert_eq!(copy.sink.finish().unwrap().files, 1);
-    assert_eq!(std::fs::read(ends.to.join("file")).unwrap(), content(1000, 1));
+    // Of files of different lengths, only those that are handled like large files are compared.
+    for (is_alone, compared) in [(true, 1), (false, 0)] {
+        let ends = ends();
+        write(ends.from.join("file"), &content(1000, 1));
+        write(ends.to.join("file"), &[&content(1000, 1)[..], b"more"].concat());
+        let from = if is_alone { ends.from.join("file") } else { slash(&ends.from) };
+        let mut copy = Copy::open(source(&[&from]), &ambient(&ends.to), &options).unwrap();
+        assert_eq!(copy.plan.compare.len(), compared);
+        copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+        assert_eq!(copy.sink.finish().unwrap().files, 1);
+        assert_eq!(std::fs::read(ends.to.join("file")).unwrap(), content(1000, 1));
+    }
 }
 
 #[test]
@@ -75,6 +78,27 @@ fn a_chunk_that_changes_after_the_comparison_is_requested_by_its_number_in_the_o
     there.write_all_at(b"changed", 3 * CHUNK).unwrap();
     copy.compare();
     assert_eq!(copy.sink.take_changed(), [LARGE / CHUNK + 3]);
+}
+
+#[test]
+fn equal_chunks_that_are_not_taken_because_a_sync_fails_are_requested() {
+    let (ends, disk) = (ends(), Disk::new(1));
+    write(ends.from.join("a"), b"1");
+    write(ends.from.join("b"), &content(LARGE, 1));
+    let there = disk.root().create(b"b", 0o600).unwrap();
+    there.write_all_at(&content(LARGE, 1), 0).unwrap();
+    there.write_all_at(b"changed", 0).unwrap();
+    let options = SinkOptions { checksum: true, ..Default::default() };
+    let from = source(&[&slash(&ends.from)]);
+    let mut copy = Copy::open(from, &place(&disk, ""), &options).unwrap();
+    copy.sink.sync_every(CHUNK);
+    copy.step(1).unwrap();
+    disk.fail_next_sync();
+    copy.compare();
+    // Chunk 1, the first of `b`, arrived before the sync that failed.
+    let mut changed = copy.sink.take_changed();
+    changed.sort();
+    assert_eq!(changed, (2..=LARGE / CHUNK).collect::<Vec<_>>());
 }
 
 #[test]
@@ -194,11 +218,12 @@ fn a_dry_run_needs_no_lock_and_a_lock_that_fails_stops_no_copy() {
 #[test]
 fn a_dry_run_names_the_entries_that_could_not_be_created() {
     let (ends, disk) = (ends(), Disk::new(1));
-    for name in ["d/equal", "d/new/x", "d/other", "e/y"] {
+    for name in ["d/equal", "d/new/x", "d/old/x", "d/other", "e/y"] {
         write(ends.from.join(name), b"1234");
     }
     disk.root().make_folder(b"d", 0o700).unwrap();
     let d = disk.root().open_folder(b"d").unwrap();
+    d.make_folder(b"old", 0o700).unwrap();
     for (name, seconds) in [(b"equal", 1_000_000_000), (b"other", 5)] {
         let file = d.create(name, 0o600).unwrap();
         file.write_all_at(b"1234", 0).unwrap();
@@ -342,6 +367,34 @@ fn an_unlinked_open_file_is_read_to_its_end() {
     for chunk in 1..8 {
         let start = (chunk * CHUNK) as usize;
         assert!(read(chunk) == (content(LARGE, 1)[start..][..CHUNK as usize].to_vec(), 0));
+    }
+}
+
+#[test]
+fn missing_folders_of_a_destination_are_made_for_a_file() {
+    let ends = ends();
+    write(ends.from.join("file"), b"x");
+    let options = SinkOptions { make_path: true, ..Default::default() };
+    for (to, file) in [("a/b", "a/b"), ("c/d/", "c/d/file")] {
+        copy_with(&[&ends.from.join("file")], &ends.to.join(to), &options).unwrap();
+        assert_eq!(std::fs::read(ends.to.join(file)).unwrap(), b"x");
+    }
+}
+
+#[test]
+fn a_link_to_a_device_or_to_an_open_file_is_not_replaced() {
+    let ends = ends();
+    write(ends.from.join("file"), b"x");
+    for (target, why) in [
+        ("/dev/null", "leads to a device, socket or pipe"),
+        ("/proc/self/fd/1", "is the system's name for an open file"),
+    ] {
+        let link = ends.to.join(why);
+        symlink(target, &link).unwrap();
+        let copied = copy_with(&[&ends.from.join("file")], &link, &SinkOptions::default());
+        let error = copied.unwrap_err();
+        assert!(error.what.contains(&format!("/{why} {why}")), "{error}");
+        assert_eq!(std::fs::read_link(&link).unwrap(), Path::new(target));
     }
 }
 
