@@ -176,3 +176,23 @@ impl Incoming {
         self.burst.map_or(Span::ZERO, |burst| burst.time_of(blocks.into()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_for_an_answer_doubles_up_to_two_seconds_or_four_round_trips() {
+        let waits = |rtt| {
+            let (mut incoming, patience) = (Incoming::new(0, 0..4, 4), Patience::new(rtt));
+            [(); 6].map(|()| {
+                incoming.ask();
+                incoming.wait_for_resends(Time::ZERO, patience);
+                incoming.due().map(|due| due.since(Time::ZERO))
+            })
+        };
+        let ms = |millis: [u64; 6]| millis.map(|ms| Some(Span::from_millis(ms)));
+        assert_eq!(waits(Span::from_millis(100)), ms([150, 300, 600, 1200, 2000, 2000]));
+        assert_eq!(waits(Span::from_millis(600)), ms([900, 1800, 2400, 2400, 2400, 2400]));
+    }
+}

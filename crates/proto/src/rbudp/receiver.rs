@@ -222,7 +222,7 @@ impl ReceivingFlow for Flow {
         let layout = self.end.layout;
         let chunk = |index| layout.chunk_of(Block { index, ..blocks.first });
         let indices = blocks.indices(&layout);
-        if !self.symbols.is_empty() && !indices.is_empty() {
+        if !indices.is_empty() {
             let chunks = chunk(indices.start)..chunk(indices.end - 1) + 1;
             let chunks: Vec<u64> = self.symbols.chunks(chunks).collect();
             chunks.into_iter().for_each(|chunk| self.restore_chunk(chunk));

@@ -350,3 +350,41 @@ impl Segment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    #[test]
+    fn a_done_for_the_segment_replaces_only_a_partial_one_without_any_answer() {
+        for (sent_to, answered, next) in
+            [(5, 0, Next::Ask), (5, 1, Next::Wait), (10, 0, Next::Wait), (10, 1, Next::Wait)]
+        {
+            let mut open = Segment::new(10);
+            open.on_sent(&(0..sent_to), PacketNumber(9), true);
+            open.ask(Time::ZERO, 0, sent_to, Span::from_millis(200));
+            if answered > 0 {
+                open.on_report(Time::ZERO, &Report::fill(0, 1, 0..answered, [].into_iter()));
+            }
+            open.on_sent(&(9..10), PacketNumber(10), true);
+            assert_eq!(open.next(10, false, |_| false), next, "{sent_to} {answered}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_gets_each_of_its_symbols_once() {
+        let size = Bytes::new(100_000);
+        let layout = Layout::new(size, size, size, 1_000).unwrap();
+        let mut open = Segment::new(100);
+        let mut sent = Vec::new();
+        for _ in 0..9 {
+            let loss = LossRatio::new(0.3).unwrap();
+            open.code_round(&layout, 0, &RangeSet::new(), loss, 100.0);
+            sent.extend(core::iter::from_fn(|| open.next_symbols(u32::MAX)).flatten());
+            open.ask(Time::ZERO, 0, 100, Span::ZERO);
+        }
+        let symbol = |number| Symbol { chunk: 0, number }.block(&layout).unwrap().index;
+        assert_eq!(sent, (0..SYMBOLS).map(symbol).collect::<Vec<_>>());
+    }
+}

@@ -119,7 +119,7 @@ impl RbudpSender {
         let known = self.end.loss(least_known).unwrap_or_default();
         let ratio = known.ratio.get().max(least);
         let spare = if known.is_remembered { SPARE_REMEMBERED } else { SPARE };
-        if let Some(loss) = LossRatio::new(ratio).filter(|_| ratio > 0.0 && ratio < MOST_LOSS) {
+        if let Some(loss) = LossRatio::new(ratio).filter(|_| ratio < MOST_LOSS) {
             open.code_round(&self.end.layout, segment, self.end.frontier.there(), loss, spare);
         }
     }

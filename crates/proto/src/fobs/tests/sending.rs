@@ -139,6 +139,13 @@ fn after_a_segment_known_losses_are_resent_before_the_next_one() {
 }
 
 #[test]
+fn a_sender_that_has_sent_nothing_and_has_no_grant_waits_for_input() {
+    let mut out = Out::new(&Setup { grant: Bytes::ZERO, ..setup(20, 0) });
+    assert!(out.take(1).is_empty());
+    assert_eq!(out.sender.next_wakeup(), Wake::OnInput);
+}
+
+#[test]
 fn a_sender_without_grant_resends_only_known_losses() {
     let mut out = Out::new(&Setup { grant: Bytes::new(8_000), ..setup(20, 0) });
     assert_eq!(out.take(100), [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -153,8 +160,11 @@ fn a_sender_without_grant_resends_only_known_losses() {
     // Without an answer the resent blocks count as lost again after about two round trips.
     let Wake::At(at, _) = out.sender.next_wakeup() else { panic!("it waits for ever") };
     assert!(at.since(out.now) >= RTT && at.since(out.now) <= RTT * 3);
+    out.sender.on_timeout(out.now + (at.since(out.now) - Span::from_nanos(1)));
+    assert_eq!(out.sender.next_wakeup(), Wake::At(at, Why::Repeat));
     out.now = at;
     out.sender.on_timeout(at);
+    assert!(matches!(out.sender.next_wakeup(), Wake::At(_, Why::Pacing)));
     assert_eq!(out.take(100), [1, 5]);
     out.grant(1, 10_000);
     assert_eq!(out.take(100), [8, 9]);

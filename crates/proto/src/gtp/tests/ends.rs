@@ -7,7 +7,8 @@ use core::ops::Range;
 
 use super::star::{ms, settings};
 use crate::endpoint::{
-    Arrival, BlockRange, Carrier, Event, Outgoing, PacketNumber, Receiver, Sender, Setup, Wake,
+    Arrival, BlockRange, Carrier, Event, Origin, Others, Outgoing, PacketNumber, Receiver, Sender,
+    Setup, Wake,
 };
 use crate::ends::out::{self, FLOW};
 use crate::gtp::tuning::Tuning;
@@ -255,6 +256,26 @@ fn a_receiver_requests_as_much_as_path_and_sender_hold_at_its_rate() {
     assert_eq!(side.requests(10), []);
     side.arrive(110, 0..100);
     assert_eq!(blocks(&side.requests(150)), [2000..2100]);
+}
+
+#[test]
+fn a_first_train_shows_the_card_if_it_is_fast_enough_even_without_its_last_step() {
+    // 64 datagrams of 1,032 bytes, one in 100 µs: 82.56 Mbit/s, and 81.25 without one of 63 steps.
+    // Three quarters of the cards' speeds are 81.75 and 81 Mbit/s.
+    let origin = |card| {
+        let mut side = In::new(&setup(100, 0, Settings::default()));
+        let others = Others { link: Some(Rate::from_mbps(card)), bytes: Bytes::ZERO, flows: 0 };
+        side.receiver.set_others(ms(0), others);
+        let arrival = |index: u32| Arrival {
+            number: PacketNumber(index.into()),
+            block: Block { segment: 0, index },
+            at: ms(50) + Span::from_micros(100) * u64::from(index),
+        };
+        let arrivals: Vec<Arrival> = (0..64).map(arrival).collect();
+        side.receiver.on_datagrams(ms(57), FLOW, &arrivals);
+        side.receiver.receive_capacity().unwrap().origin
+    };
+    assert_eq!([109, 108].map(origin), [Origin::Found, Origin::Card]);
 }
 
 #[test]

@@ -102,6 +102,9 @@ fn one_lost_datagram_counts_on_a_clean_path_and_loss_beyond_noise_elsewhere() {
     shadow.calm = (10_000.0, 100.0);
     assert!(!shadow.is_own_loss(1_000, 982));
     assert!(shadow.is_own_loss(1_000, 981));
+    shadow.calm = (10_000.0, 2_000.0);
+    assert!(!shadow.is_own_loss(1_000, 768));
+    assert!(shadow.is_own_loss(1_000, 767));
 }
 
 #[test]
@@ -356,6 +359,35 @@ fn if_others_do_not_yield_the_window_grows_back_up_to_a_little_more_than_half_of
     shadow.part = 0.3;
     shadow.resize(at(3.3), 0, 0.1, 1_000.0);
     is(windows(&shadow), 550.0);
+}
+
+#[test]
+fn others_yield_if_our_part_falls_to_nine_tenths_and_a_fair_share_never_grows_back() {
+    let later = |before: f64, after: f64| {
+        let mut shadow = shadow();
+        shadow.windows = Some(Windows::new(Time::ZERO, 1_000.0 * before, 1, false));
+        shadow.part = before;
+        shadow.resize(at(1.0), 1, 0.1, 1_000.0);
+        shadow.part = after;
+        shadow.resize(at(1.3), 0, 0.1, 1_000.0);
+        windows(&shadow)
+    };
+    is(later(0.3, 0.26), 480.0);
+    is(later(0.3, 0.3 * UNYIELDING), 210.0);
+    is(later(0.5, 0.4), 350.0);
+}
+
+#[test]
+fn after_six_round_trips_a_loss_lowers_the_window_again() {
+    let mut shadow = shadow();
+    shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
+    shadow.part = 0.3;
+    shadow.resize(at(1.0), 1, 0.1, 800.0);
+    shadow.part = 0.21;
+    shadow.resize(at(1.3), 0, 0.1, 800.0);
+    is(windows(&shadow), 440.0);
+    shadow.resize(at(1.9), 1, 0.1, 1_000.0);
+    is(windows(&shadow), 440.0 * 0.7);
 }
 
 #[test]

@@ -456,7 +456,7 @@ fn a_try_that_brings_more_shows_the_paths_own_loss_and_another_shows_a_ceiling()
 #[test]
 fn a_try_that_fills_a_queue_drains_it() {
     let before = epoch(100.0, 0.1);
-    for (loss, own) in [(0.11, 0.105), (0.13, 0.0)] {
+    for (loss, own) in [(0.11, 0.105), (0.1 + EXCESS, 0.0), (0.13, 0.0)] {
         let mut trains = up();
         trains.tried(&before, &Measure { loss, ..queued(125.0, 100.0, ms(11)) });
         near(trains.rate, 90.0 * MBPS);
