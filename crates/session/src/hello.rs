@@ -1,5 +1,5 @@
 //! The first message in each direction of each stream: the sender's protocol versions and the
-//! stream's service. It costs no round trip, because it precedes the first real message.
+//! stream's service. Neither side waits for it before its next message, so it costs no round trip.
 
 use std::ops::RangeInclusive;
 
@@ -22,7 +22,8 @@ pub struct Hello {
     /// The release, for error messages only.
     #[prost(string, tag = "3")]
     pub release: String,
-    /// From the side that opens the stream: the service; empty: the server's first.
+    /// From the side that opens the stream: the service to answer. Empty: the server's first
+    /// service.
     #[prost(string, tag = "4")]
     pub service: String,
     /// From the opener of the stream: the version of the service that its messages need. An older

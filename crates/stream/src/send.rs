@@ -21,12 +21,12 @@ use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
 use crate::sending::{Counts, Order, Outgoing, lock, room, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 
-/// A packet size that fits every Ethernet path, also over IPv6: unchanged datagrams must fit every
-/// receiver's path.
+/// Packet size that fits every Ethernet path. The server forwards datagrams unchanged, so they must
+/// fit every receiver's path.
 const PACKET: u16 = 1500;
 /// A stream fails if no datagram reaches the server within this time after the first one.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
-/// The change of a measurement to which the sender adapts.
+/// Share by which a measurement must change before the sender makes a new plan.
 const CHANGE: f64 = 0.1;
 
 /// The request of a sender.
@@ -134,7 +134,7 @@ pub struct Control {
     room: Arc<Semaphore>,
     counts: Arc<Mutex<Counts>>,
     status: watch::Sender<Status>,
-    /// The followed losses, jitter, round-trip time and receivers.
+    /// The losses, jitter, round-trip time and receivers of the current plan.
     followed: Option<(Losses, Span, Span, u32)>,
     ceiling: Ceiling,
     /// The first check with sent datagrams of which none had arrived.
@@ -193,7 +193,7 @@ impl Drop for Control {
 
 impl Control {
     /// Sends over the link `first` until `finished` returns the number of frames and the server has
-    /// received it. After a loss, calls `connect` for up to `retry_for`.
+    /// received it. If the connection is lost, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
     /// The server refuses the stream, the deadline cannot be met, no datagram arrives, or the
@@ -317,7 +317,7 @@ impl Control {
     }
 
     /// Returns the plan for all receivers. If the deadline is too short for the farthest one, plans
-    /// for the nearest; if for that too, returns the previous plan.
+    /// for the nearest. If it is too short for the nearest, returns the previous plan, if any.
     fn plan(&self, course: &Course) -> Result<Plan, Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         let (Terms { symbol, frame, per_second, deadline, group }, way) =

@@ -49,8 +49,8 @@ pub(super) enum Event {
 
 /// Catches the signals that end a run.
 ///
-/// A shell starts its background jobs with SIGINT ignored, but a user who sends it wants to end the
-/// run. SIGHUP stays ignored if it was, because that is the purpose of `nohup`.
+/// A shell starts its background jobs with SIGINT ignored, but a user who sends SIGINT wants to end
+/// the run. SIGHUP stays ignored if it was: `nohup` ignores it on purpose.
 pub(super) struct CaughtSignals(Signals);
 
 impl CaughtSignals {

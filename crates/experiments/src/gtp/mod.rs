@@ -28,5 +28,5 @@ pub(crate) const ALL: [&Experiment; 14] = [
     &scale::SCALE,
 ];
 
-/// The maximum without window scaling, in bytes.
+/// Maximum TCP window without window scaling, in bytes.
 const UNTUNED: u32 = 65_535;

@@ -101,7 +101,7 @@ fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) 
 /// The quantity, the study's value, and our value.
 type Column = (Quantity, Option<f64>, fn(&CaseFlow) -> f64);
 
-/// The rows of a run in the study's order, without the quantities that it does not give.
+/// The rows of a run in the study's order: only the quantities that the study gives.
 fn rows(case: &str, published: &Columns, outcomes: &Outcomes) -> Vec<Row> {
     let columns: [Column; 6] = [
         (GOODPUT, published.rate, CaseFlow::goodput),

@@ -14,7 +14,7 @@ pub const MAX_BLOCK: usize = 64 << 20;
 /// How repairs are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// XOR of every m-th original.
+    /// XOR: repair j of m is the XOR of the originals j, j + m, j + 2m, ….
     Xor,
     /// Reed–Solomon over GF(2¹⁶).
     ReedSolomon,

@@ -54,12 +54,12 @@ use crate::units::{Bytes, Rate};
 /// A queue of other flows counts if it is longer than [`LEAST_QUEUE`] seconds and longer than
 /// [`QUEUE_SHARE`] of the round-trip time. While a train of ours may show, the queue must also be
 /// longer by that train. A counter rises with each round that has such a queue, and falls towards
-/// zero with each other round. Other flows are detected when the counter reaches [`ENTER_ROUNDS`],
-/// if a train has confirmed the capacity meanwhile.
+/// zero with each round that has none. Other flows are detected when the counter reaches
+/// [`ENTER_ROUNDS`], if a train has confirmed the capacity meanwhile.
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
-/// Without such a train, other flows are detected when the counter reaches this number.
+/// Without a confirming train, other flows are detected when the counter reaches this number.
 const BLIND_ROUNDS: u32 = 24;
 /// The queue of our own train may show for this number of rounds, the round of the train included.
 const TRAIN_ROUNDS: u32 = 3;

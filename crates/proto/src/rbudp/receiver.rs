@@ -34,7 +34,7 @@ pub struct Flow {
     /// Coded symbols ([`crate::coded`]) of incomplete chunks.
     symbols: Waiting,
     /// Segments to report as complete. With each, the round of the DONE that came after the segment
-    /// was complete, or 0 if blocks have just completed the segment.
+    /// was complete, or 0 if the segment has just become complete.
     completed: VecDeque<(u32, u32)>,
 }
 

@@ -12,8 +12,8 @@ use crate::time::{Span, Time};
 use crate::units::Bytes;
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 
-/// The tool that Tsunami's authors released counts everything as lost after this time without a
-/// report.
+/// Time without a report after which everything counts as lost, as in the tool that Tsunami's
+/// authors released.
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Maximum number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
@@ -30,8 +30,8 @@ pub struct TsunamiSender {
     /// train is not enough: if the host slept for a moment, the train shows a rate that is far too
     /// high or too low.
     target: Box<dyn RateController>,
-    /// Whether the rate was given, or a pulse (the receiver's periodic report) has arrived; before
-    /// that the search has no result.
+    /// Whether the rate was given, or a pulse (the receiver's periodic report) has arrived. Before
+    /// that no rate is known.
     begun: bool,
     /// The session's round-trip time.
     rtt: Span,

@@ -96,7 +96,7 @@ impl Word {
     }
 }
 
-/// Finds longhaul lines among others; keeps the bytes after a line.
+/// Finds longhaul lines among others; leaves the bytes after such a line in the reader.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     line: Vec<u8>,

@@ -209,8 +209,8 @@ mod tests {
         let mean = runs.iter().sum::<usize>() as f64 / runs.len() as f64;
         let deviation = (1.0 - 1.0 / burst).sqrt() * burst / (runs.len() as f64).sqrt();
         assert!((mean - burst).abs() < 4.0 * deviation, "mean burst {mean}");
-        // The standard deviation of a burst's length is about its mean, which multiplies the
-        // variance by about 2 × burst.
+        // The standard deviation of a burst's length is about its mean, so the variance of the
+        // share is about 2 × burst times that of independent losses.
         let margin = margin(ratio, n) * (2.0 * burst).sqrt();
         assert!((share(&fates) - ratio).abs() < margin, "{}", share(&fates));
     }

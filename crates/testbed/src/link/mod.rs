@@ -1,7 +1,7 @@
 //! Links as values: one direction of a path, and its effect on each packet.
 //!
-//! A driver offers a packet to a [`Link`] with its time and its size as an IP packet, and gets its
-//! [`Fate`]. The link applies, in this order:
+//! The simulator or the emulator offers each packet to a [`Link`], with the time and the size as an
+//! IP packet, and gets the packet's [`Fate`]. The link applies, in this order:
 //!
 //! 1. An outage or a size limit drops the packet.
 //! 2. A policer drops packets that exceed its token bucket.
@@ -11,8 +11,7 @@
 //! 6. Loss removes the packet, which has used its share of the rate.
 //! 7. Delay, jitter and reordering set the arrival time. The packet may be duplicated or corrupted.
 //!
-//! The link has no clock and stores no packets; it only records the periods in which its wire is
-//! busy. One seed determines every fate.
+//! The link has no clock and stores no packets. The same seed and packets give the same fates.
 
 mod codel;
 mod loss;

@@ -13,7 +13,7 @@ pub struct Flow {
     pub name: String,
     /// The sending host in [`super::Scenario::hosts`]; a command runs there.
     pub from: usize,
-    /// The receiving host; for a command, its peer's.
+    /// The receiving host; for a command, the host at the other end.
     pub to: usize,
     /// When the flow starts.
     pub start: Time,
@@ -93,7 +93,7 @@ pub struct Transfer {
     pub block: Option<u32>,
     /// How the receiving program stores payloads (emulator): `cp --receive`.
     pub receive: Option<Strategy>,
-    /// In the simulator: control only on the ordered stream, as over TCP.
+    /// In the simulator: all control messages use the ordered stream, as over TCP.
     pub ordered_control: bool,
     /// In the simulator, for a program that reads in order: the size of the buffer for datagrams
     /// that wait for earlier ones. Without it each datagram is stored as it arrives.

@@ -20,7 +20,7 @@ use crate::session::trust::ServerPin;
 /// How often a transfer that waits for a decision checks whether it was cancelled.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// A server that this client has never seen.
+/// A server that this client does not know.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewServer {

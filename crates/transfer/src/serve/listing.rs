@@ -111,7 +111,7 @@ fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Err
             return true;
         }
         (bytes, last_sign) = (0, Instant::now());
-        // Fails when the client has disconnected.
+        // Fails when the answer has ended, for example because the client disconnected.
         pieces.blocking_send(std::mem::take(&mut piece)).is_ok()
     })?;
     let _ = pieces.blocking_send(piece);

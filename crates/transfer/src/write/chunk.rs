@@ -61,7 +61,7 @@ impl Drained {
 pub(crate) struct Arrived {
     pub(crate) chunk: u64,
     pub(crate) buffer: ChunkBuffer,
-    /// Number of bytes of the chunk that belong to the object, including padding.
+    /// Length of the chunk in bytes, including padding.
     pub(crate) len: usize,
     pub(crate) block: u32,
     pub(crate) drained: Arc<Drained>,

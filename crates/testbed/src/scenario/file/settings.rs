@@ -9,8 +9,8 @@ use super::section::{FileError, list};
 
 /// Sets `value` at `path` in `table`.
 ///
-/// A path is keys separated by dots. An entry of a list is its index from 0, or its name (of a
-/// link: its two ends with a hyphen); `*` selects all. Examples: `seed`,
+/// A path is keys separated by dots. It selects an entry of a list by the index from 0 or by the
+/// name (of a link: its two ends with a hyphen); `*` selects all entries. Examples: `seed`,
 /// `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
 pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<(), FileError> {
     let words: Vec<&str> = path.split('.').collect();
