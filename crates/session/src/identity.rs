@@ -44,7 +44,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Returns the identity in `config_dir`; creates both if missing.
+    /// Returns the identity in `config_dir`; creates the folder and the key if missing.
     ///
     /// # Errors
     /// The file can be read or replaced by others, holds no key, or cannot be read or written.
@@ -146,7 +146,7 @@ fn generate() -> Vec<u8> {
     document.as_ref().to_vec()
 }
 
-/// Creates the key file atomically: the link call fails if it exists.
+/// Creates the key file atomically: the link call fails if the file exists.
 fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
     folders.recursive(true).mode(0o700);

@@ -53,7 +53,7 @@ pub struct Status {
     pub datagrams: u64,
     /// The estimated losses between server and receiver.
     pub losses: Losses,
-    /// Spread of recent delays above the fastest datagram's.
+    /// Spread of recent delays above the delay of the fastest datagram.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,
@@ -139,8 +139,8 @@ pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
 }
 
 impl Control {
-    /// Receives over the link `first` until the stream or `ends` has ended. After a loss, calls
-    /// `connect` for up to `retry_for`.
+    /// Receives over the link `first` until the stream or `ends` has ended. If the connection is
+    /// lost, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
     /// The server refuses the receiver, no datagram arrives, or the server does not return in time.
@@ -195,7 +195,7 @@ impl Control {
         let (name, cipher) = (self.name.as_str().to_owned(), suite.name().to_owned());
         let receive = Receive { name, flow: flow.0, cipher };
         writer.write(&Ask { asked: Some(Asked::Receive(receive)) }).await?;
-        // The request precedes the flow's control datagrams: it creates the server's flow.
+        // The request creates the server's flow, so it must precede the flow's control datagrams.
         port.register(flow, Box::new(gather))
             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
         let silent = silence(rtt.clone());

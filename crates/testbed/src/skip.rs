@@ -28,7 +28,7 @@ pub fn forbidden(reason: impl Display) -> Skipped {
     Skipped(())
 }
 
-/// Skips a test for a program that `.ci/run` installs.
+/// Skips a test that needs a program that `.ci/run` installs.
 ///
 /// # Panics
 ///

@@ -45,7 +45,8 @@ impl Connector {
         self.connect().await.map_err(|error| session::Error::from(&error))
     }
 
-    /// Connects, then calls `make`. Sends the program's part on `ready`, or the error.
+    /// Connects, then calls `make`. Sends its first result, which is for the program, or the error
+    /// on `ready`; returns the connection and the second result.
     pub(crate) async fn begin<P, C>(
         &self,
         ready: oneshot::Sender<Result<P, Error>>,

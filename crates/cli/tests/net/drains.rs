@@ -18,7 +18,7 @@ fn push_to(slow: &[String], len: usize) -> Ended {
 
 #[test]
 fn a_disk_slower_than_the_path_sets_the_rate_and_the_memory_suffices() {
-    // The disk takes at least 200 ms for 1 MiB, so it writes about 5.2 MB/s.
+    // The disk takes at least 200 ms for 1 MiB, so it writes at most 5.2 MB/s.
     let slow = need!(slow_disk(200));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();

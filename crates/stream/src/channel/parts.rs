@@ -40,13 +40,13 @@ fn wrong(what: impl Into<String>) -> Error {
 /// Joins parts into messages.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// The message without content, the content so far, the missing bytes, and the position after
-    /// it.
+    /// The message without content, the content so far, the number of missing bytes, and the
+    /// position after the message.
     begun: Option<(Message, Vec<u8>, usize, u64)>,
 }
 
 impl Parts {
-    /// Returns the bytes of the incomplete message.
+    /// Returns the number of bytes of the incomplete message.
     pub fn held(&self) -> usize {
         self.begun.as_ref().map_or(0, |(_, bytes, ..)| bytes.len())
     }

@@ -35,8 +35,8 @@ struct Shared {
 }
 
 impl Awake {
-    /// Starts one sleeping thread for each available processor. Processors halt as usual if it
-    /// cannot get the lowest priority.
+    /// Starts one sleeping thread for each available processor. A processor halts as usual if its
+    /// thread cannot get the lowest priority.
     pub(super) fn keep() -> Awake {
         let shared = Arc::<Shared>::default();
         let processors = thread::available_parallelism().map_or(1, usize::from);

@@ -73,7 +73,8 @@ impl EmulationSpec {
     /// link of the card's rate from the host. The host's programs wait for the card, unless the
     /// card has a queue (`nic-queue`): then it drops the excess. The receiving program's rate and
     /// socket buffer become the last link to the host, from a router `HOST-program`, so the real
-    /// program cannot count its losses. Limits of sending programs and of disks are left out.
+    /// program cannot count the datagrams that this link drops. Limits of sending programs and of
+    /// disks are left out.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

@@ -12,7 +12,8 @@ pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 /// The emulator's own drops up to this share of all packets do not invalidate a run.
 const OWN_DROP_SHARE: f64 = 1e-4;
 
-/// Queue drops in the emulator's own bursts, up to this share, do not invalidate a run.
+/// Queue drops in the emulator's own bursts, up to this share of all queue drops, do not invalidate
+/// a run.
 const BURST_SHARE: f64 = 0.1;
 
 /// An emulation's statistics so far.
@@ -26,7 +27,8 @@ pub struct Statistics {
     pub in_flight: u64,
     /// Packets that the hosts sent: offered to a route's first link.
     pub offered: u64,
-    /// Frames that carried the offered packets; a super-packet is one frame.
+    /// Frames that carried the offered packets; a super-packet (many packets that the
+    /// kernel passes as one) is one frame.
     pub frames: u64,
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,
@@ -206,7 +208,7 @@ impl Lateness {
         self.buckets[bucket(late.as_nanos())] += packets;
     }
 
-    /// The lateness of a share `share` of the packets, accurate to 1/16.
+    /// The lateness that a share `share` of the packets does not exceed, accurate to 1/16.
     pub fn percentile(&self, share: f64) -> Span {
         let all: u64 = self.buckets.iter().sum();
         let rank = (all as f64 * share).ceil() as u64;

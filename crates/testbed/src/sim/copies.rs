@@ -218,8 +218,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Frees memory at a host, once per [`DRAIN_TURN`]: for a disk when data are written, in a
-    /// limited memory when their chunk is complete.
+    /// Frees a host's memory, once per [`DRAIN_TURN`]. With a disk, data leave the memory when they
+    /// are written; in a limited memory they stay at least until their chunk is complete.
     pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let mut drains = core::mem::take(&mut self.drains[host]);

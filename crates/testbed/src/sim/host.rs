@@ -8,8 +8,8 @@ use longhaul_proto::units::Bytes;
 
 use crate::scenario::{Disk, Host, Pace};
 
-/// A program takes at most this many datagrams per call, and as many as it can process within
-/// [`TURN`], but at least one.
+/// Maximum number of datagrams that a program takes per call. It takes only as many as it can
+/// process within [`TURN`], but at least one.
 const BATCH: usize = 64;
 const TURN: Span = Span::from_micros(250);
 
@@ -70,8 +70,8 @@ impl Program {
         true
     }
 
-    /// Lets the program take waiting datagrams, or first finish its reports; returns the time.
-    /// `None` if it is busy, or none waits.
+    /// Lets the program take waiting datagrams, or first finish its reports. Returns how long this
+    /// takes; `None` if the program is busy or no datagram waits.
     pub(super) fn begin(&mut self, now: Time) -> Option<Span> {
         if self.busy || self.waiting.is_empty() {
             return None;
@@ -109,7 +109,7 @@ impl Program {
     }
 }
 
-/// The bytes that a disk writes in `span` after `from`, without stalls.
+/// The bytes that a disk writes in `span` after `from`; during a stall it writes nothing.
 pub(super) fn disk_work(disk: &Disk, from: Time, span: Span) -> Bytes {
     let from = from.since(Time::ZERO);
     let end = from + span;
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn a_disk_does_nothing_while_it_stalls() {
         let ms = Span::from_millis;
-        // 1,000 bytes a millisecond. From the end of the first second, the disk stalls for 200 ms
-        // of each second.
+        // 1,000 bytes a millisecond. From 1 s on, the disk stalls for the first 200 ms of each
+        // second.
         let stalls = Some(Stalls { every: ms(1_000), length: ms(200) });
         let disk = Disk { rate: Rate::from_mbps(8), stalls };
         let work = |from, span| disk_work(&disk, Time::ZERO + ms(from), ms(span)).get();

@@ -19,7 +19,8 @@ pub(super) const OVERHEAD: u32 = 32;
 const CHUNK: Bytes = Bytes::mebi(1);
 /// The default segment size of the real program.
 const SEGMENT: Bytes = Bytes::mebi(16);
-/// The default memory of a copy that writes to a disk: the limit on received data that wait for it.
+/// The default memory of a copy that writes to a disk: the limit on received data that wait
+/// for the disk.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
 pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {

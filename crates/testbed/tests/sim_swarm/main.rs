@@ -31,7 +31,6 @@ const MANY: &str = "SWARM_RUNS";
 /// A case with a known weakness, which gets five times the usual limit: 10 % loss, a queue of 3
 /// packets and an outage of 3.8 s. The rate of the second flow (`fobs-table`) stays low. Of nine
 /// seeds, seven take at most 22 s, the others 220 and 416 s.
-/// 416 s.
 const SLOW: (&str, u64) = ("rbudp", 60);
 
 fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {

@@ -411,8 +411,8 @@ impl Receiving {
     }
 }
 
-/// A flow that may be the only flow of its port. While it is, the kernel scatters its payloads
-/// directly to their predicted places.
+/// A flow that may be the only flow of its port. As long as no other flow joins, the kernel
+/// scatters the payloads directly to their predicted places.
 pub(crate) struct Scattered {
     receiving: Receiving,
     scatter: Scatter,

@@ -33,7 +33,7 @@ struct Now {
     before: Cell<ServerTotals>,
 }
 
-/// Numbers of ended requests, by result, and of clients that were turned away (`refused`).
+/// Counts of ended requests, by result, and of clients that were turned away (`refused`).
 #[derive(Default)]
 struct Ended {
     done: AtomicU64,

@@ -118,7 +118,7 @@ impl Running {
         self.0.there.get()
     }
 
-    /// An error is the reason to stop, for the client.
+    /// Checks that the request may continue. An error is the reason for the client.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.0.closing.reason().map_or(Ok(()), Err)?;
         self.0.right.check()

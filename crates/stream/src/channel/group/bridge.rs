@@ -36,7 +36,7 @@ const SOON: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// Maximum number of sending members: an epoch has at least two numbers for each.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
-/// Maximum number handled in one direction in a row.
+/// Maximum number of messages or datagrams handled in one direction before the other direction has
 /// its turn.
 const TURN: usize = 64;
 

@@ -104,7 +104,7 @@ fn described(group: &multicast::Group, suite: Suite) -> Group {
 }
 
 /// Validates a server's description of a group, and returns the address; for the fuzzer.
-/// fuzzer.
+///
 /// # Errors
 /// A value is out of its limits.
 pub fn address(group: &Group) -> Result<SocketAddr, Error> {
