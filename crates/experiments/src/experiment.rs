@@ -39,7 +39,7 @@ pub struct Experiment {
 /// When an experiment is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// In every build: takes at most some seconds in a debug build.
+    /// In every test run: takes at most some seconds in a debug build.
     Quick,
     /// In full runs: takes at most some seconds in a release build.
     Full,

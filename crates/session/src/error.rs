@@ -10,7 +10,8 @@ pub enum Kind {
     Lost,
     /// The caller's request is invalid.
     Usage,
-    /// The other side cannot be reached, is another, or refuses; or this host cannot listen.
+    /// The other side cannot be reached, has an unexpected id, or refuses; or this host cannot
+    /// listen.
     Unreachable,
     /// An error with files on this host.
     LocalFile,

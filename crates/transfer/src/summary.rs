@@ -116,7 +116,7 @@ pub struct Summary {
     /// Data datagrams that were sent but did not arrive, according to the receiver.
     pub path_lost: u64,
     /// Datagrams that the receiver's kernel dropped because a socket buffer was full. If transfers
-    /// share the port, each gets a part in proportion to its arrivals.
+    /// share the port, each counts a part of the drops, in proportion to its arrivals.
     pub socket_lost: u64,
     /// Genuine datagrams that the receiver dropped because the memory for incomplete data was full:
     /// the sender sent more than it was granted. The path did carry them, but like all dropped
@@ -165,7 +165,8 @@ pub struct Summary {
     pub receives: Option<ReceiveCapacity>,
     /// The sources, if the copy had several.
     pub sources: Vec<SourceRow>,
-    /// Sources that failed permanently. Unless the sources are replicas, their objects are missing.
+    /// Sources that failed permanently. Their objects are missing, unless all sources are replicas
+    /// of one object.
     pub failed_sources: u64,
 }
 

@@ -24,10 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Progress of a copy when it was killed.
+/// A copy's progress, from one of its reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Half {
-    /// From the copy's last progress report.
     pub(super) bytes: u64,
     pub(super) total_bytes: u64,
 }
@@ -137,7 +136,7 @@ impl Server {
         }
     }
 
-    /// Asks the child to end, and kills it after the deadline.
+    /// Asks the child to end. Kills it once it closes its stdout, or at the deadline.
     pub(super) fn end(self) {
         let pid = i32::try_from(self.child.0.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {

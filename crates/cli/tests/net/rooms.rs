@@ -1,4 +1,4 @@
-//! Programs in a room.
+//! Senders and subscribers of a room.
 
 use std::io::{PipeWriter, Write};
 use std::process::Command;

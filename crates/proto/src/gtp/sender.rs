@@ -68,11 +68,11 @@ fn is_found(setup: &Setup) -> bool {
     setup.settings.value(&RECEIVE_RATE) == 0.0
 }
 
-/// Number of datagrams sent back to back at a flow's start, known to both ends. If the train is
-/// measured, it consists of the early blocks, but has at least [`TRAIN_LEN`] and at most
-/// [`TRAIN_EVERY`] datagrams. The usual train is too short: at 1 Gbit/s a card delivers its 32
-/// datagrams in 6 or 7 steps (distinct arrival times). A train shows a ceiling of the capacity only
-/// from 16 steps on.
+/// Number of datagrams sent back to back at a flow's start (a train), known to both ends. If the
+/// receiver finds its capacity, the train consists of the early blocks, but has at least
+/// [`TRAIN_LEN`] and at most [`TRAIN_EVERY`] datagrams. The usual train is too short: at 1 Gbit/s a
+/// card delivers its 32 datagrams in 6 or 7 steps (distinct arrival times). A train shows a ceiling
+/// of the capacity only from 16 steps on.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }

@@ -56,7 +56,7 @@ pub enum Piece {
 }
 
 impl Watcher {
-    /// A watcher of `prefix` that is complete up to revision `has` of this tree. Without `has` the
+    /// A watcher of `prefix` that is complete up to revision `has` of its tree. Without `has` the
     /// watcher needs a snapshot.
     pub fn new(prefix: Prefix, has: Option<u64>) -> Watcher {
         Watcher { prefix, state: has.map_or(State::New, State::At) }

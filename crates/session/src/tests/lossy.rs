@@ -17,7 +17,7 @@ struct Path {
     one_in: u64,
     state: u64,
     dead: Arc<AtomicBool>,
-    /// For each packet from the client: how many are in flight.
+    /// For each packet from the client: how many earlier ones are in flight when it arrives.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -123,7 +123,7 @@ fn at_12_percent_loss_sessions_open_and_few_answers_take_much_longer_than_a_roun
     });
 }
 
-/// CUBIC keeps two or three packets in flight at such a loss (RFC 9438, section 5).
+/// With CUBIC only about three packets would be in flight at this loss (RFC 9438, section 5).
 #[test]
 fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
     run(async {

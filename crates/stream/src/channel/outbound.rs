@@ -32,7 +32,7 @@ pub(super) enum Sending {
 pub(super) struct Hop {
     deadline: Span,
     path: stream::Path,
-    /// Datagrams and time at the code's last choice.
+    /// Number of datagrams sent, and the time, at the last choice of a code.
     before: (u64, Time),
 }
 
@@ -70,7 +70,7 @@ impl Outbound {
         Outbound { socket, data, cutter, batch, cut: Vec::new(), hop: None, sent: 0 }
     }
 
-    /// Adds a deadline: the code follows the path.
+    /// Adds a deadline. From now on the path's measurements decide the code.
     pub(super) fn with_deadline(mut self, mut hop: Hop) -> Outbound {
         if let Some(Cover { code, wait }) = hop.cover(0) {
             self.cutter.follow(code, wait);

@@ -116,7 +116,7 @@ struct State {
 pub(super) enum Published {
     /// The message is in the room.
     New,
-    /// A repetition, or after too many links.
+    /// The message is a repetition, or has passed too many links.
     Old,
     /// There is no memory for the message.
     Full,
@@ -173,7 +173,7 @@ impl Drop for Seat {
         }
         if state.senders + state.subscribers == 0 {
             state.idle = Some(Instant::now());
-            // Without subscribers, keep only each key's last message.
+            // Without clients, keep only each key's last message.
             let kept = state.log.kept_cost();
             state.log.shrink(kept);
             let cost = state.log.cost();

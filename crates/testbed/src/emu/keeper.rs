@@ -1,8 +1,9 @@
 //! The keeper: the thread that starts all programs, and the process whose end kills them.
 //!
-//! In the thread's mount namespace, `/etc/hosts` also lists the emulated hosts. Its children have a
-//! process namespace, whose first process waits on a pipe from the emulating process. When the
-//! emulating process ends in any way, the first one ends too, and the kernel kills all others.
+//! In the thread's mount namespace, `/etc/hosts` also lists the emulated hosts. The thread's
+//! children have a process namespace, whose first process waits on a pipe from the emulating
+//! process. When the emulating process ends in any way, the first process of the namespace ends
+//! too, and the kernel kills all its other processes.
 
 use std::fs;
 use std::io;

@@ -217,7 +217,7 @@ pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
 }
 
 /// Forks the first process of the new process namespace, and returns its id. It ends when the
-/// writing end of `lifeline` closes, and the kernel then kills the others.
+/// writing end of `lifeline` closes; then the kernel kills the namespace's other processes.
 pub(super) fn fork_first(lifeline: &OwnedFd) -> io::Result<i32> {
     let lifeline = lifeline.as_fd().as_raw_fd();
     // SAFETY: the child makes system calls only, on memory from before the fork, and ends by _exit.
@@ -239,7 +239,7 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
     unsafe {
         // Other descriptors must not stay open.
         libc::dup2(lifeline, 0);
-        // musl has no function for it.
+        // musl has no function for this call.
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
         // Lets the kernel reap orphans.

@@ -216,7 +216,7 @@ impl Scenario {
         Ok(seen)
     }
 
-    /// Checks that links connect each host to another one.
+    /// Checks that links connect each host to another host, if there are several hosts.
     fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
         let hosts = self.hosts.len();
         // Connected nodes form a tree; its root has the lowest index.

@@ -249,7 +249,7 @@ impl<'s> World<'s> {
         self.check(agent, result)
     }
 
-    /// The lowest of `rate` and the maximum rate of the flow's links to the receiver, if any.
+    /// The lowest of `rate` and the maximum rates of the flow's links to the receiver, if any.
     fn narrowest(&self, index: usize, rate: Option<Rate>) -> Option<Rate> {
         let links = self.fabric.links_of(self.flows[index].ways.0);
         let rates =
@@ -350,7 +350,7 @@ impl<'s> World<'s> {
         self.connect(index, &mice.tcp, size);
     }
 
-    /// Starts the next mouse after one, if they run in turn.
+    /// Schedules the next mouse after one has ended, if the flow's mice run in turn.
     pub(super) fn after_mouse(&mut self, index: usize) {
         if let Traffic::Mice(Mice { arrivals: Arrivals::InTurn, .. }) =
             &self.scenario.flows[index].traffic

@@ -2,7 +2,7 @@
 //!
 //! A link almost always delivers its packets in order. So only the first packet of each link's
 //! queue is in the calendar (the queue of future events); a packet that overtakes others has its
-//! own entry. Both kinds share one order, so the queue affects only speed.
+//! own entry. The order of arrivals is the same as if each packet had an entry.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,7 @@ pub(super) struct Message {
     pub(super) uses: u32,
 }
 
-/// An agent's routes in `Fabric::hops`: first link and number.
+/// An agent's routes in `Fabric::hops`: index of the first link, and number of links.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
     there: (u32, u32),

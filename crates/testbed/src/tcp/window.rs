@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(window.size(), 1);
         window.on_timeout(true);
         window.on_ack(Time::ZERO, acked(30, 30));
-        // 19 arrivals bring it from 1 to 20; the other 11 count later.
+        // 19 arrivals bring it from 1 to 20; the other 11 count towards the next growth.
         assert_eq!((window.size(), window.count), (20, 11));
     }
 

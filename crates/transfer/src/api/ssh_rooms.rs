@@ -85,8 +85,8 @@ impl SshRooms {
     }
 
     /// Admits the client `id` at the server, writes the server's ports to standard output for the
-    /// client, and waits until ssh ends; blocks. If there is no server, `start` starts a process
-    /// that calls [`SshRooms::serve`].
+    /// client, and waits until ssh ends or the client reports that it cannot reach these ports;
+    /// blocks. If there is no server, `start` starts a process that calls [`SshRooms::serve`].
     ///
     /// # Errors
     /// `id` is not an id, the server cannot be started or reached, or ssh's pipes fail.

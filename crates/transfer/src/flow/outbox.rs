@@ -111,7 +111,7 @@ impl Outbox {
         self.level.overflown.get().copied()
     }
 
-    /// The future may be dropped at any time.
+    /// Waits for an overflow. Cancel-safe.
     pub(crate) async fn overflows(&self) -> Overflow {
         loop {
             let overflows = self.level.overflows.notified();

@@ -72,7 +72,7 @@ pub(crate) async fn answer(
 ) -> Result<(), Error> {
     let filters = survey.filters.iter().map(Filter::from).collect();
     let watch = Watch::default();
-    // Dropped with this call, so that the reading of a client that has disconnected ends.
+    // Dropped with this call, so that the reading ends if the client disconnects.
     let looked = EndsWork(watch.clone());
     let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);

@@ -74,7 +74,7 @@ impl Looks {
         Ok(Looks { results, pending, _tasks: tasks })
     }
 
-    /// Waits forever after the last result.
+    /// Returns the next result. Waits forever after the last.
     pub(super) async fn next(&mut self) -> (usize, Look) {
         let Some((number, look)) = self.results.recv().await else {
             return std::future::pending().await;

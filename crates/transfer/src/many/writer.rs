@@ -70,8 +70,8 @@ pub(crate) struct ReplicaLink {
 }
 
 impl Destination for ReplicaLink {
-    /// Adds a source to the copy, once its offer (digest and length of its object) has arrived. The
-    /// receiving end of the source does not wait until the files are closed.
+    /// Adds a source to the copy, once its offer (digest of the manifest, length of the object) has
+    /// arrived.
     fn begin(self: Box<Self>, incoming: Incoming, _: Option<&Jobs>) -> Result<Jobs, Error> {
         let ReplicaLink { jobs, manifest } = *self;
         let Incoming { offer, reporter, .. } = incoming;
@@ -135,7 +135,7 @@ pub(crate) fn spawn(
 struct ReplicaWriter {
     object: VirtualObject,
     values: Arc<Vec<Digest>>,
-    /// Number of sources known at the start.
+    /// Number of sources that have the agreed version.
     expected: usize,
     /// `None` once the object is complete, or after an error.
     sink: Option<Sink>,
@@ -435,8 +435,8 @@ impl ReplicaWriter {
         }
     }
 
-    /// Runs after each job and at least once in each [`TICK`]: reports failures, leases chunks to
-    /// idle sources, and finishes a complete object.
+    /// Reports failures, leases chunks to idle sources, and finishes a complete object. Runs after
+    /// each job, and after each [`TICK`] without a job.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         sink.tick(Instant::now())?;

@@ -43,7 +43,7 @@ use longhaul_files::place::show;
 use longhaul_files::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 use longhaul_text::CallOption;
 
-/// How long to wait for the client's final message after the outcome was sent.
+/// How long to wait until the client disconnects, after the outcome was sent.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// After this time, the client learns that another transfer may hold its destination.
 const HELD_NOTICE: Duration = Duration::from_secs(3);
@@ -276,8 +276,8 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
     Ok((terms(server, session, request)?, work))
 }
 
-/// Returns the deletion that a push requests, if its client may delete. The report names existing
-/// files, so the client also needs the right to read.
+/// Returns the deletion that a push requests. Refuses it to clients without the right to read,
+/// because the report of a deletion names existing files.
 fn deletion(
     server: &Server,
     peer: &PeerId,

@@ -17,8 +17,8 @@ pub enum Carrier {
     Tcp,
     /// Datagrams with a code.
     Datagrams(Code),
-    /// Datagrams with the code that this deadline needs on the measured path. Later updates are not
-    /// delivered.
+    /// Datagrams with the code that this deadline needs on the measured path. Updates beyond the
+    /// deadline are not delivered.
     Deadline(Span),
 }
 

@@ -68,7 +68,7 @@ impl MessageCharge {
         if let Some(owner) = self.owner {
             match (own as usize + wanted).saturating_sub(has) {
                 0 => drop(messages.remove(&owner)),
-                // A u32 holds the number: there are no more permits than that.
+                // The cast loses nothing: the memory has at most 2^28 chunks.
                 now => drop(messages.insert(owner, now as u32)),
             }
         }
