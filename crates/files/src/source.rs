@@ -190,9 +190,9 @@ impl Source {
     }
 
     /// Returns the files that could not be read or that changed; new entries are added at the end.
-    /// The content of such a file was sent as zeros, at least in part, so the file must never get
-    /// its final name. The receiver must learn of the failure before it gets the value of the chunk
-    /// whose read failed.
+    /// If such a file is in the manifest, its content was sent as zeros, at least in part, so the
+    /// file must never get its final name. The receiver must learn of the failure before it gets
+    /// the value of the chunk whose read failed.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }

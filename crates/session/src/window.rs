@@ -41,11 +41,12 @@ const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
 /// Bytes a second allowed beyond the window while no acknowledgement arrives, for at most
 /// [`LONGEST_OUTAGE`]. A full window permits only probes, whose interval doubles (RFC 9002, section
-/// 6.2.1), so the connection would notice the end of an outage late.
+/// 6.2.1), so the connection would otherwise notice the end of an outage late.
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
-/// After such a round, a full round grows the window by one part in this many.
+/// Once a round was too large for the path, each full round grows the window by one part in this
+/// many.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.

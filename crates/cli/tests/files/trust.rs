@@ -11,7 +11,7 @@ use longhaul_transfer::api::{Client, Identity, Trust, blocking};
 
 use crate::rig::{Child, Ended, Host, Pair, bytes, content, write};
 
-/// Pushes `file` as the client `host`. Only `flags` may have a `--server-id`.
+/// Pushes `file` as the client `host`. A `--server-id` comes only from `flags`.
 fn copy(pair: &Pair, host: &Host, flags: &[&str]) -> Ended {
     let there = pair.at("");
     let words = ["cp", "--json"].iter().chain(flags).map(OsStr::new);

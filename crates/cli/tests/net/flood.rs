@@ -145,8 +145,8 @@ impl Drop for AtTheEnd<'_> {
     }
 }
 
-/// Copies `len` bytes with `flags` while a stranger floods a data port. The copy must succeed. A
-/// receiver counts the hostile datagrams; a sender's port must only be open to strangers.
+/// Copies `len` bytes with `flags` while a stranger floods a data port. The copy must succeed, and
+/// the port must be open to strangers. A receiver must also count the hostile datagrams.
 pub(super) fn copy_through(
     way: Way,
     at: At,

@@ -40,8 +40,8 @@ pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: im
     });
 }
 
-/// The program under test. `LONGHAUL_BINARY` names a copy for a user who cannot enter the folders
-/// above the target folder.
+/// The program under test. A user who cannot enter the build folder sets `LONGHAUL_BINARY` to a
+/// copy of the program.
 pub(crate) fn binary() -> OsString {
     std::env::var_os("LONGHAUL_BINARY").unwrap_or(env!("CARGO_BIN_EXE_longhaul").into())
 }

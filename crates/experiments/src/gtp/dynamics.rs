@@ -1,5 +1,5 @@
-//! Figures 7 to 12 of the GTP paper: rates over time. Each figure of GTP flows is reproduced with
-//! longhaul's rules and with the paper's.
+//! Figures 7 to 12 of the GTP paper. Each figure of GTP flows is reproduced with longhaul's rules
+//! and with the paper's.
 
 use longhaul_proto::units::Rate;
 

@@ -2,8 +2,8 @@
 //! separate transfer. The final message has the length and the digest of the whole content. Only
 //! after this message does the file get its name.
 //!
-//! A pipe cannot be resumed. So the file has no journal, and a drop before the end removes the
-//! partial file.
+//! A pipe cannot be resumed. So the file has no journal, and dropping a [`PipeFile`] before the end
+//! removes the partial file.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::place::{Place, file_error};
 use crate::store::{self, FileKind, OpenFile};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
-/// Maximum number of chunks after a missing chunk.
+/// Number of chunks, counted from the first missing one, that may arrive.
 const AHEAD: u64 = 16 << 10;
 
 /// A growing file under a temporary name.

@@ -45,8 +45,8 @@ struct Whole {
 }
 
 /// Identifies a partial file. The inode alone proves nothing, because the system reuses it. The
-/// modification time distinguishes an incomplete file from a complete one, which has the time of
-/// the source's file.
+/// modification time distinguishes an incomplete file from a complete one, which already has its
+/// final time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     identity: (u64, u64),
@@ -254,8 +254,8 @@ impl Begun {
 }
 
 /// Creates a partial file, after removing an existing one. Either a killed copy has left the
-/// existing file, or another copy is writing it; then the other copy fails. For entries in `new`
-/// there is no existing file.
+/// existing one, or another copy is writing it; the other copy then fails. An entry in `new`
+/// replaces no file, so it inherits no mode.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

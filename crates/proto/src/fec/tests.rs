@@ -174,7 +174,7 @@ fn trial(encoder: &mut Encoder, decoder: &mut Decoder, shape: Shape, lost: &[boo
     Trial { missing: missing.expect("symbols of the block"), restored, same }
 }
 
-/// A random selection of `count` of `of` symbols, from `seed`.
+/// Marks `count` of `of` symbols as lost, chosen at random from `seed`.
 fn drawn(of: usize, count: usize, seed: u64) -> Vec<bool> {
     let mut lost = vec![false; of];
     let (mut state, mut left) = (seed | 1, count);

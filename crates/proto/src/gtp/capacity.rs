@@ -2,24 +2,24 @@
 //!
 //! The paper takes the access link's capacity as known; the search for C_r is our addition. The
 //! first value comes from a flow's first train: datagrams that are sent back to back. A host reads
-//! its card in steps, and all datagrams of a step get one time. A train may therefore have taken
-//! one step longer than it seems. A train of many steps is exact enough to show a ceiling (see
-//! below). Without a train C_r doubles in each interval while flows use all of it without loss.
-//! Later C_r rises in small steps while the flows use all of it, and falls to a ceiling. Near the
-//! train's rate C_r rises slowly, because a rate that is too high first fills a queue, and the
-//! queue is noticed late.
+//! its card in steps, and all datagrams of a step get the same arrival time. A train may therefore
+//! have taken one step longer than it seems. A train of many steps is exact enough to show a
+//! ceiling (see below). Without a train C_r doubles in each interval while flows use all of it
+//! without loss. Later C_r rises in small steps while the flows use all of it, and falls to a
+//! ceiling. Near the train's rate C_r rises slowly, because a rate that is too high first fills a
+//! queue, and the queue is noticed late.
 //!
 //! A *ceiling* is an upper limit of C_r that was found. After a loss, it is a rate just below the
 //! arrival rate. After a queue grew, it is a rate a few steps below C_r. After a train of many
 //! steps, it is a rate just below the train's rate. While no ceiling holds, a small loss is enough
 //! to set one. While a ceiling holds, loss counts only above the threshold of the capacity
-//! estimator (CE, which follows one flow): a path may lose a little at any rate. If flows send far
-//! less than requested, the loss may come from hosts that pause and catch up. Such loss counts only
-//! if the next interval has it too.
+//! estimator (CE, which follows one flow): a path may lose a little at any rate. After the search,
+//! if flows send far less than requested, a loss of up to 20 % may come from hosts that pause and
+//! catch up. This loss counts only if the next interval has loss too.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
-//! steps up to the sum of the trains' rates, or to a ceiling that all flows show.
+//! steps to just below the sum of the trains' rates, or to a ceiling that all flows show.
 //!
 //! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
 //! link's loss is therefore the loss of the median flow, weighted by rate.

@@ -114,8 +114,8 @@ fn presence_vanishes_with_its_client_and_is_never_stored() {
     assert_eq!(tree.len(), 2);
 }
 
-/// A step of a test in which a watcher reads occasionally from a tree that keeps a limited number
-/// of recent changes.
+/// A step of a test in which a watcher reads occasionally from a tree that keeps only some bytes of
+/// recent changes.
 #[derive(Debug, Clone)]
 enum Step {
     Edit(u8, Option<u8>, Option<u8>),

@@ -48,7 +48,7 @@ pub struct Route {
 }
 
 /// Finds the route between two hosts: the scenario's, otherwise the one with the lowest delay, then
-/// with the fewest links, then whose links come first.
+/// with the fewest links, then with the links that the scenario lists first.
 ///
 /// Only routers forward packets: no route leads through a host.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl<'n> Routes<'n> {
         Routes { network, nodes, first_router, into, trees: BTreeMap::new() }
     }
 
-    /// The links of the route from one node to another, in order; none from a node to itself.
+    /// The links of the route from one node to another, in order. `None` without a route.
     pub fn between(&mut self, from: usize, to: usize) -> Option<Vec<usize>> {
         let given = self.network.routes.iter().find(|route| (route.from, route.to) == (from, to));
         if let Some(route) = given {

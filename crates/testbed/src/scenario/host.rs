@@ -15,7 +15,7 @@ pub struct Host {
     /// Its name, resolved on other hosts.
     pub name: String,
     /// The card's rate in each direction in bits a second, framing included. `None`: only the links
-    /// limit it.
+    /// limit the host.
     pub nic: Option<Rate>,
     /// The card's output queue, which drops datagrams when full. `None`: programs wait for the
     /// card.

@@ -61,7 +61,7 @@ pub(super) struct Core {
     pub(super) host: usize,
     pub(super) core: BoxedReceiver,
     pub(super) wake: Time,
-    /// The last wake-up, and how often it came.
+    /// The time of the last wake-up, and the number of further wake-ups at that time.
     pub(super) polls: (Time, u32),
     /// Bytes of this core's copies, counted like `World::arrived`.
     pub(super) own: Bytes,
@@ -75,7 +75,7 @@ pub(super) struct FlowState {
     /// The total delay of both routes.
     pub(super) rtt: Span,
     pub(super) random: Random,
-    /// Unfinished agents, and mice that have not started.
+    /// Unfinished agents, and mice (short TCP connections) that have not started.
     pub(super) busy: usize,
     pub(super) mice: u32,
     pub(super) can_end: bool,
@@ -219,7 +219,7 @@ impl World<'_> {
         }
     }
 
-    /// Records a flow's end. Ends the run after a pause if it was the last that can end.
+    /// Records a flow's end. After the last flow that can end, the run ends after a pause.
     pub(super) fn end_flow(&mut self, index: usize) {
         let (now, flow) = (self.fabric.now, &mut self.flows[index]);
         flow.ended = Some(now);

@@ -136,7 +136,7 @@ fn the_receiving_end_reports_its_card_first() {
 
 #[test]
 fn a_sender_limited_by_its_card_takes_the_rate_of_the_slower_card() {
-    // Megabits a second of the receiver's card; the sender's has 1,000.
+    // The receiver's card and the expected rate, in Mbit/s. The sender's card has 1,000 Mbit/s.
     for (peer, rate) in [(200, 200), (10_000, 1_000)] {
         let sent = send_card(Rate::from_mbps(peer), Rate::from_mbps(rate));
         run(async { LocalSet::new().run_until(sent).await });

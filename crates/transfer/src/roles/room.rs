@@ -10,7 +10,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::counters::Counters;
 use crate::counters::board::Board;
 
-/// Requests are served in order.
 pub(super) type RoomRequest = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
 
 pub(super) async fn room_for_chunk(

@@ -51,8 +51,8 @@ pub(super) struct Right {
 }
 
 impl Right {
-    /// Fails if the client was removed, has lost this right, or has a different folder or value of
-    /// this right now.
+    /// Fails if the client was removed or has lost this right, or if the right's folder or value
+    /// has changed since the request was admitted.
     pub(super) fn check(&self) -> Result<(), Error> {
         let list = now(&self.list);
         if Arc::ptr_eq(&list, &self.seen) {

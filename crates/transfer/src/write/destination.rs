@@ -49,7 +49,7 @@ impl Reporter {
         });
     }
 
-    /// The receiving end may be gone.
+    /// Reports `event`, unless the receiving end is gone.
     pub(crate) fn report(&self, event: WriterEvent) {
         let _ = self.events.send(event);
     }

@@ -68,7 +68,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         Layers { tables: tables.into_iter().flatten().collect(), shared, delay: None }
     }
 
-    /// Both directions of a link; `back` overrides for the second.
+    /// Both directions of a link; `back` overrides properties of the second.
     pub(super) fn duplex(&self, back: Option<&'s Section<'a>>) -> Result<Duplex, FileError> {
         let forward = self.direction()?;
         let tables = self.tables.iter().copied().chain(back).map(Some);
