@@ -160,7 +160,7 @@ pub struct Remains {
     pub error: io::Error,
 }
 
-/// Renames `from` to `to` below the same root, replacing a file or a folder with its content.
+/// Renames `from` to `to` below the same root, replacing a file, or a folder and its content.
 /// Returns the replaced content if it cannot be removed, because that is no error of the move.
 ///
 /// # Errors

@@ -70,7 +70,7 @@ impl EmulationSpec {
     }
 
     /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card`, with a
-    /// link of the card's rate from the host. The host's programs wait for the card, unless the
+    /// link of the card's rate in each direction. The host's programs wait for the card, unless the
     /// card has a queue (`nic-queue`): then it drops the excess. The receiving program's rate and
     /// socket buffer become the last link to the host, from a router `HOST-program`, so the real
     /// program cannot count the datagrams that this link drops. Limits of sending programs and of
