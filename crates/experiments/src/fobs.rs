@@ -203,14 +203,14 @@ pub(crate) static FIG1: Experiment = Experiment {
               every 180 at 65 ms. Framing, headers and tag leave 91.3 % of the card's rate for the \
               object.",
     learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
-              frequency in the tables, like the paper's FOBS at its best.\n\n\
+              frequency in the tables, like the paper's FOBS at its best: longhaul's share is \
+              within a point of the paper's 90 % on both paths.\n\n\
               The paper's curve appears if an acknowledgement stops the receiving program for a \
               millisecond. In a millisecond 11 packets arrive, and the buffer has room for 8. The \
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
-              {most [* takes 1 ms, * for 1024]} % with one for 128 or more. At the best frequency \
-              longhaul's share is within a point of the paper's 90 % on both paths.\n\n\
+              {most [* takes 1 ms, * for 1024]} % with one for 128 or more.\n\n\
               With two packets a batch, as in the paper, the share is the same to the last digit. \
               Over real sockets the share is lower than simulated at every frequency: by {-most [* \
               loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * | from simulated] | 2} \

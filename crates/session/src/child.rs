@@ -2,11 +2,11 @@
 
 use tokio::process::ChildStdin;
 
-/// The ssh process that keeps the remote side running. A drop ends it.
+/// The ssh process that keeps the remote side running. Dropping the value ends the process.
 #[derive(Debug)]
 pub(super) struct Child {
     _ssh: tokio::process::Child,
-    /// Its end tells the remote side that no session will follow.
+    /// When this stream ends, the remote side knows that no session will follow.
     _stdin: Option<ChildStdin>,
 }
 

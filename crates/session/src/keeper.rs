@@ -42,7 +42,7 @@ pub(super) struct Keeper {
 }
 
 struct SendWindow {
-    /// The limit without such a stream.
+    /// The limit while no stream sends the content of files.
     usual: u64,
     /// Streams that send the content of files.
     bulk: usize,

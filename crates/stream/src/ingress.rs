@@ -119,8 +119,8 @@ impl Ingress {
 }
 
 impl Ingress {
-    /// Forwards the current buffer if another one is free; else continues to fill it. Otherwise
-    /// nearly empty buffers would wait at a paused relay.
+    /// Forwards the current buffer if another one is free. If none is free, continues to fill the
+    /// current one, so that nearly empty buffers do not wait at a paused relay.
     fn end_batch(&mut self, now: Time) {
         self.again = None;
         if self.filling.as_ref().is_none_or(Buffer::is_empty) {

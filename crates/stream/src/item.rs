@@ -36,7 +36,7 @@ pub struct Received {
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,
-    /// Number of the frame's restored datagrams. The first frame of a payload has the number of the
-    /// payload, the others 0.
+    /// Number of the frame's restored datagrams. The first frame of a payload counts the restored
+    /// datagrams of the whole payload, the others have 0.
     pub restored: u16,
 }

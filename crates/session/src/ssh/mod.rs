@@ -31,7 +31,7 @@ use super::{Session, Settings};
 use crate::{Error, Kind};
 use longhaul_text::{CallOption, quoted};
 
-/// How long direct connections may take before ssh's channel.
+/// Timeout for direct connections, before ssh's channel is used instead.
 const DIRECT: Duration = Duration::from_secs(3);
 
 /// Timeout for the look-up of the destination's address, while ssh starts.
@@ -108,8 +108,8 @@ pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
 
-/// Returns the addresses of the host name, those of the offer first. Other addresses of the offer
-/// may belong to another host.
+/// Returns the addresses of the host name, those of the offer first. Leaves out addresses that only
+/// the offer names, because they may belong to another host.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();

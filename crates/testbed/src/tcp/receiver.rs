@@ -58,7 +58,7 @@ impl Receiver {
             self.echo = data.sent;
         }
         if self.come.insert(number..number + 1) == 0 {
-            // RFC 5681, 4.2: repeated segments are acknowledged immediately, as those out of order.
+            // RFC 5681, 4.2: repeated segments are acknowledged immediately.
             self.at_once = true;
             return;
         }
