@@ -45,7 +45,7 @@ fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<Strin
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    // The limit may cut a character.
+    // Check the length before the encoding: the limit may cut a character.
     if bytes.len() as u64 > most {
         return Err(format!("it has more than {} MiB", most >> 20));
     }

@@ -24,7 +24,7 @@ pub struct Stamp {
     pub identity: (u64, u64),
     /// Bytes of content.
     pub size: u64,
-    /// The modification time, which anybody may set.
+    /// The modification time, which programs can set.
     pub modified: FileTime,
     /// The change time of content or attributes, which only the system sets.
     pub changed: FileTime,

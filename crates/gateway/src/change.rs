@@ -34,7 +34,7 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     let found = found.await.map_err(|error| reply::trouble(&error))?;
     let version = match &found {
         Some(Some(version)) => Some(version.clone()),
-        // Only `*` matches a folder, or a file that cannot be opened: neither has a version.
+        // Only `*` matches a folder, or a file that cannot be opened: neither has an ETag.
         Some(None) => Some(Version { etag: String::new(), modified: None }),
         None => None,
     };
@@ -142,7 +142,7 @@ pub(crate) async fn move_to(
         return reply;
     }
     let moved = shared.at_disk(move || {
-        // A missing source is not found; a missing parent of the destination is a conflict.
+        // The status is 404 without the source, and 409 without the destination's parent.
         look(&from)?;
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match look(&to) {

@@ -58,9 +58,8 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, name)?).ok()
 }
 
-/// Returns whether the ETags in all headers `name` contain the ETag of the version; `None` without
-/// such a header. `*` matches any version, so anything that exists. If not `strongly`, a weak ETag
-/// matches too.
+/// Returns whether one of the headers `name` lists the ETag of the version; `None` without such a
+/// header. `*` matches every version. If not `strongly`, a weak ETag matches too.
 fn lists(
     headers: &HeaderMap,
     name: HeaderName,
@@ -81,8 +80,8 @@ fn lists(
     Some(lists.any(&mut names_it))
 }
 
-/// Evaluates the conditions of a request. `version` is the version of the file (without an ETag for
-/// a folder), `None` if nothing exists there. `reads` says whether the method is GET or HEAD.
+/// Evaluates the conditions of a request. `version` is the version of the requested file or folder,
+/// `None` if it does not exist. `reads` says whether the method is GET or HEAD.
 pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {
     let modified = version.and_then(|version| version.modified);
     let holds = match lists(headers, header::IF_MATCH, version, true) {
@@ -115,7 +114,7 @@ pub(crate) fn ranges_count(headers: &HeaderMap, version: &Version) -> bool {
     let Ok(said) = said.to_str() else { return false };
     match said.starts_with('"') {
         true => said == version.etag,
-        // Dates have a resolution of one second, so only the exact date matches.
+        // Only the exact date matches (RFC 9110, section 13.1.5).
         false => httpdate::parse_http_date(said).is_ok_and(|date| Some(date) == version.modified),
     }
 }

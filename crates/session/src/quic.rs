@@ -43,7 +43,7 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// How long the first attempt may be unanswered before a second attempt starts.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
-/// Limit on unread bytes of one side, before much data.
+/// Limit on unread bytes of one side, until the session is to carry much data.
 const UNREAD: u32 = 256 << 10;
 
 /// Limit on unread bytes of each stream of several: an unread stream does not block the others.

@@ -14,7 +14,7 @@ use super::identity::{temporary_sibling, write_new};
 pub struct Rewriting(File);
 
 impl Rewriting {
-    /// Waits until no other process changes files in `folder`.
+    /// Takes the lock of `folder`; waits while another process has it.
     ///
     /// # Errors
     /// The folder cannot be opened, or its file system has no locks.

@@ -53,9 +53,9 @@ fn lie(lie: Lie) -> Error {
         .advise("check that both sides run the same release")
 }
 
-/// Serves `orders` over the connection `first`. After a loss, calls `connect` until it succeeds,
-/// fails permanently, or `retry_for` is over. Returns when `ends` completes, or when there is no
-/// handle and no pending order. After a failure all further orders get its reason.
+/// Serves `orders` over the connection `first`. When a connection is lost, calls `connect` until it
+/// succeeds, fails permanently, or `retry_for` is over. Returns when `ends` completes, or when
+/// there is no handle and no pending order. After a failure all further orders get its reason.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -355,7 +355,7 @@ fn come_to(answer: &Reply, now: Option<Entry>) -> Answer {
     }
 }
 
-/// Ends a watch with an error, unless the program's queue of events is full.
+/// Ends a watch. The program gets the error, unless its queue of events is full.
 fn report(watching: Watching, error: Error) {
     let _ = watching.tell.try_send(Err(error));
 }
@@ -435,7 +435,7 @@ async fn bring(session: &mut Session, watching: &mut Watching) -> Result<(), Err
         watching.held.set(watching.replica.bytes())?;
         if let Some(news) = news {
             let news = watching.limit.unread(news)?;
-            // After the program's drop of its watch, `watch` ends.
+            // If the program has dropped its watch, `watch` ends.
             let _ = watching.tell.send(Ok(news)).await;
         }
     }

@@ -37,7 +37,7 @@ impl Place {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Completes at the first control datagram, and at other data keys.
+    /// Completes at the first control datagram, and when the data keys change.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -165,7 +165,7 @@ impl Sending {
             Order::Frame(bytes, permit) => self.take(bytes, permit),
             Order::Link(link) => {
                 if link.is_none() {
-                    // They would be too old after a reconnection.
+                    // Unsent frames would be too old after a reconnection.
                     self.core.give_up();
                 }
                 self.link = link;

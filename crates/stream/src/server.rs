@@ -27,7 +27,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
 const REPORT: Duration = Duration::from_millis(500);
-/// How long the server still forwards after a sender's end.
+/// Maximum time that the server still forwards after a sender's end.
 const LAST: Span = Span::from_secs(2);
 
 /// The streams of a server.
@@ -73,7 +73,7 @@ impl Streams {
     /// early with the reason from `stopped`.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The request was refused, `stopped` completed, or the client left without a goodbye.
     pub async fn serve(
         &self,
         session: Session,

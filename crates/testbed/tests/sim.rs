@@ -58,7 +58,7 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
         // RBUDP keeps its rate. Some others reach it late or never.
         let least = if row.name == "rbudp" { 84 } else { 20 };
         assert!(flow.goodput > Rate::from_mbps(least), "{}: {}", row.name, flow.goodput);
-        // The sender learns it half a round trip later.
+        // The sender learns of the end half a round trip later.
         let (finished, known) = (flow.finished.unwrap(), flow.known.unwrap());
         assert!(known > finished && known.since(finished) < Span::from_millis(30));
         assert_eq!(flow.accounts.dropped, 0);
@@ -264,7 +264,7 @@ fn a_flow_elsewhere_changes_nothing() {
     let other = flow(3, 4, "mice = 9\narrivals = \"poisson\"\nevery = \"50ms\"");
     let alone = run(&format!("{star}{one}"));
     let beside = run(&format!("{star}{one}{other}"));
-    // Pulses continue until the whole run ends.
+    // Control messages do not count: they are sent until the whole run ends.
     let counts = |outcome: &SimOutcome| Accounts { controls: 0, ..outcome.flows[0].accounts };
     assert_eq!(counts(&alone), counts(&beside));
     assert_eq!(alone.flows[0].finished, beside.flows[0].finished);

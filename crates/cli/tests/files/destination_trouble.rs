@@ -150,7 +150,8 @@ pub(crate) fn fill(folder: &Path, left: u64) {
     write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);
 }
 
-/// The disk was full, and each file under its final name is complete. Then frees space.
+/// Asserts that the disk was full and that each file under its final name is complete. Then frees
+/// space.
 fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     ended.is(status, &["No space left", "free space"]);
     for (path, thing) in content(into) {

@@ -311,7 +311,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     };
     let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
     let mut first = copy(&["--rate=16M"]);
-    // Only chunks in the journal survive a kill.
+    // The next run resumes the chunks in the journal.
     let journal = to.with_file_name(format!(".{}.lh-journal", to.file_name().unwrap().display()));
     first.event(|_| fs::metadata(&journal).is_ok_and(|it| it.len() >= SOME_CHUNKS));
     first.kill();
@@ -321,7 +321,8 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    // At this rate the sender completes no chunk before the receiver's list of its chunks arrives.
+    // At this rate the receiver's list of existing chunks arrives before the sender has completed a
+    // chunk.
     let ended = copy(&[more, &["--rate=40M"]].concat()).end();
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");

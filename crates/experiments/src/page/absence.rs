@@ -7,7 +7,7 @@ use crate::experiment::{Case, LONGEST, Ways};
 use crate::outcome::{CaseOutcome, Outcomes};
 use crate::table::{Key, Row};
 
-/// Begins lines about failed cases.
+/// Starts each line about a failed case.
 const TRIED: &str = "Emulation failed: ";
 /// Maximum number of cases that are listed by name.
 const NAMED: usize = 4;
@@ -54,7 +54,7 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
         text += &format!("Not simulated: {}; {why}.\n\n", which(&names, cases));
     }
     let can = |case: &Case| case.is_emulated() && too_long(page, case).is_none();
-    // An earlier run has given these cases a value.
+    // A failed case is left out if an earlier run gave it a value.
     let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, cases, name));
     let tried: Vec<String> = tried.map(|(case, why)| format!("{TRIED}{case}: {why}\n\n")).collect();
     let in_vain = |case: &Case| page.tried.0.iter().any(|(name, _)| *name == case.name);
@@ -93,7 +93,7 @@ fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static 
     reasons
 }
 
-/// Lists the names of cases, or the first of more than [`NAMED`] and their number.
+/// Lists the names of cases. Of more than [`NAMED`] names, gives only the number and the first.
 fn which(names: &[String], cases: &[Case]) -> String {
     match names {
         all if all.len() == cases.len() => "all cases of this page".to_owned(),

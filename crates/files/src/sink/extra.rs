@@ -170,8 +170,8 @@ impl Sink {
         }
     }
 
-    /// Removes the names that the source lacks, after everything else is on disk. If this is not
-    /// allowed (see [`Sink::would_delete`]), removes none and adds a failure.
+    /// Removes the names that the source lacks, after everything else is on disk. If a check of
+    /// [`Sink::would_delete`] fails, removes none and adds a failure.
     pub(super) fn delete_extra(&mut self) -> Result<Deleted, Error> {
         if self.extra.is_none() || self.keeps_extra() {
             return Ok(Deleted::default());

@@ -43,8 +43,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Updates the error rate with the smoothing of the authors' tool; this report
-    /// requests `requests` blocks.
+    /// Updates the error rate with the smoothing of the authors' tool; this report requests
+    /// `requests` blocks.
     fn note_errors(&mut self, requests: u64) {
         let received = self.end.accounting.received;
         let came = received - core::mem::replace(&mut self.received, received);

@@ -25,7 +25,7 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{keys, micros};
 
-/// Interval of reports, with a deadline.
+/// Interval of the reports that a mode with a deadline sends.
 const SEEN: Duration = Duration::from_secs(1);
 /// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
@@ -45,8 +45,8 @@ pub struct Wish {
     pub keys: Prefix,
     /// The code that computes repair datagrams.
     pub code: Code,
-    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, at
-    /// most as on Ethernet.
+    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, but
+    /// at most what Ethernet carries.
     pub datagram: Option<u16>,
     /// The interface to the multicast group; `None` for the one that leads to the server.
     pub interface: Option<u32>,
@@ -64,7 +64,7 @@ pub enum Item {
     Lost(u64),
 }
 
-/// A received message. Until its drop, its content takes room in the queue of 32 MiB.
+/// A received message. Until its drop, its content counts towards the 32 MiB of unread content.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
@@ -96,7 +96,7 @@ pub(super) struct State {
     pub(super) counts: Option<Arc<Counts>>,
     /// Lost messages of flows on earlier connections.
     missed: u64,
-    /// Late messages of earlier connections, and of the server.
+    /// Late messages of earlier connections, and late messages that the server dropped.
     late: u64,
 }
 
@@ -173,7 +173,7 @@ pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
 
 impl Control {
     /// Receives over the link `first` until the program drops the receiver or `ends` has ended.
-    /// After a loss, calls `connect` for up to `retry_for`.
+    /// After the connection is lost, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
     /// The server refuses the subscriber, or does not return in time.
@@ -209,7 +209,7 @@ impl Control {
         }
     }
 
-    /// Returns the request's fields of all modes.
+    /// Returns a request with the fields that all modes use.
     pub(super) fn asked(&self) -> Subscribe {
         Subscribe {
             name: self.wish.name.as_str().to_owned(),
@@ -269,7 +269,7 @@ impl Control {
                     let told = told?.ok_or_else(ended)?.told;
                     let is_room = matches!(told, Some(ChannelTold::Room(_)));
                     if is_room && by_datagrams && came.is_none() {
-                        // The server creates its flow before its first message.
+                        // The server has created its end of the flow before it sends `Room`.
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));
                         let announcer = Announcer::new(ends.reports, socket, contact);

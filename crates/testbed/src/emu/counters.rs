@@ -26,7 +26,7 @@ impl Counts {
     }
 
     fn text(&self) -> String {
-        // Each file is shorter.
+        // Each file is shorter than the buffer.
         let mut text = [0u8; 16_384];
         let len = self.0.read_at(&mut text, 0).unwrap_or(0);
         String::from_utf8_lossy(&text[..len]).into_owned()
@@ -55,7 +55,7 @@ impl SocketDrops {
     }
 }
 
-/// Counters of full buffers: the socket's, and all memory.
+/// Counters of datagrams without room: in the socket's buffer, and in UDP's memory.
 const NO_ROOM: [&str; 2] = ["RcvbufErrors", "MemErrors"];
 
 /// The TUN device's transmit drops in `/proc/net/dev`.

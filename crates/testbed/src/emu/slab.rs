@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// The largest packet and its device header.
+/// The largest packet with its device header, in bytes.
 pub(super) const LARGEST_FRAME: usize = 65_536 + 64;
 
 const CHUNK: usize = 1 << 20;
@@ -41,8 +41,8 @@ impl Slab {
         Slab { chunks, free: (1..ready).rev().collect(), current: 0, most_chunks }
     }
 
-    /// Calls `read` with free space, if any, and returns the slot of its frame, which lasts only
-    /// after [`Slab::hold`].
+    /// Calls `read` with free space and returns the slot of the frame; `None` without free space.
+    /// The next call overwrites the frame, unless [`Slab::hold`] is called before.
     pub(super) fn read_with(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,

@@ -26,7 +26,7 @@ impl Starvation {
     }
 }
 
-/// The second number of nanoseconds run, nanoseconds waited, time slices.
+/// The second of three numbers: nanoseconds run, nanoseconds waited, time slices.
 fn waited(text: &str) -> Option<Span> {
     Some(Span::from_nanos(text.split_whitespace().nth(1)?.parse().ok()?))
 }

@@ -23,8 +23,7 @@ pub struct LinkSpec {
     pub delay: Span,
     /// Random addition to the delay.
     pub jitter: Jitter,
-    /// The queue for packets that exceed `rate`, in bytes on the wire, including the one being
-    /// sent.
+    /// Capacity of the queue in bytes on the wire, including the packet being sent.
     pub queue: Bytes,
     /// A token bucket before the queue.
     pub policer: Option<Policer>,

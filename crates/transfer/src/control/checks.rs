@@ -1,12 +1,12 @@
-//! Checks of messages that need no context, made before anything acts on them. The manifest is the
-//! list of files; an entry is a file, folder or link of this list.
+//! Checks of single messages, made before anything acts on them. The manifest is the list of files;
+//! an entry is a file, folder or link of this list.
 
 use super::{Compare, Digests, Offer};
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
-/// Maximum length of a manifest: ten million entries of a hundred bytes.
+/// Maximum length of a manifest in bytes: enough for ten million entries of a hundred bytes.
 pub(crate) const MAX_MANIFEST: u64 = 1 << 30;
 
 impl Offer {

@@ -412,7 +412,7 @@ pub struct Heard {}
 /// An entry that the sending end could not read, or the receiving end could not write.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct EntryFailed {
-    /// The entry, by index in the manifest.
+    /// The entry, by index in the manifest; 2⁶⁴ − 1 if only the path is known.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
     /// The entry's path.

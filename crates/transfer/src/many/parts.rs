@@ -54,7 +54,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
                 }
                 errors.push((source, error));
             }
-            // A panicked task does not say which source it served.
+            // A panicked task does not name its source; the source counts as failed below.
             Some(Err(_)) => {}
             None => break,
         }

@@ -90,7 +90,7 @@ struct Running<'a, 'b> {
     on_wire: Pieces,
     /// A chunk from the control stream that waits for memory. Meanwhile no message is read.
     waiting: Option<(u64, Vec<u8>)>,
-    /// The request for memory for `waiting`, in order with the requests of the other streams.
+    /// The request for memory for `waiting`, queued behind earlier requests of the other streams.
     room_request: Option<RoomRequest>,
     /// Permits for the memory of chunks from streams.
     room: Arc<Semaphore>,

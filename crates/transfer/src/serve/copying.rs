@@ -112,8 +112,8 @@ impl Copying {
         let client = ServedClient::of_survey(&session, survey);
         let client = client.called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client.clone()));
-        // Keep `begun` until the final message has been sent, because a shutdown waits until it is
-        // dropped.
+        // A shutdown waits until `begun` is dropped, so keep it until the final message has been
+        // sent.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
             let running = begun.clone()?;

@@ -66,7 +66,7 @@ async fn tell(
     lies: &mut VecDeque<Lie>,
 ) -> Option<(Lie, Option<String>)> {
     while let Some(lie) = lies.pop_front() {
-        // After a failed write, the stream still has its reason.
+        // After a failed write, the server's reason can still be read.
         let _ = session.write(&Frame::from(lie.message.clone())).await;
         if moment == Moment::Probed {
             // The server answers a probe only when the probe ends.

@@ -47,7 +47,7 @@ fn no_two_senders_or_epochs_have_a_key_in_common() {
     for epoch in [epoch(1), epoch(2), epoch(2)] {
         for sender in 0..MAX_SENDERS {
             let (mut sealer, mut out) = (epoch.of(sender).sealer(), [0; 100]);
-            // Equal ciphertexts would need one key.
+            // With the same number and content, equal keys would give equal ciphertexts.
             assert_eq!(sealer.next_number().0, 0);
             let len = sealer.seal(Data, 0, &[0; 40], &mut out).unwrap();
             sealed.insert(out[16..len].to_vec());

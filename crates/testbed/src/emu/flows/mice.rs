@@ -87,7 +87,7 @@ fn with<T, R>(lock: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
 impl Nest<'_> {
     fn fail(&self, error: &dyn std::fmt::Display) {
         if self.is_over() {
-            // One of two stopping ends finds the other closed.
+            // When both ends stop, one may find the other closed.
             return;
         }
         with(&self.trouble, |trouble| {
@@ -131,7 +131,7 @@ impl Nest<'_> {
             while !self.is_over() && away.iter().any(|mouse| !mouse.is_finished()) {
                 self.run.stop.wait(Some(Instant::now() + LOOK_EVERY / 10));
             }
-            // Mice in flight check only `over`.
+            // Ends the mice in flight: they check only `over`.
             self.over.store(true, Ordering::Relaxed);
         });
     }

@@ -23,8 +23,8 @@ impl Checksum {
         }
     }
 
-    /// Hashes `chunk`, if all earlier chunks are hashed. Earlier chunks that `sink` already has are
-    /// read back and hashed first, up to the first missing chunk.
+    /// Hashes the earlier chunks that `sink` has, up to the first missing chunk. Hashes `chunk` if
+    /// no earlier chunk is missing.
     pub(super) fn take(
         &mut self,
         sink: &mut Sink,
