@@ -82,7 +82,7 @@ impl Wanted<'_> {
     }
 
     /// Whether `setting` applies to `host`. A pin (the id that a server must have) applies only to
-    /// a server, unless the command line has a pin for it.
+    /// a server for which the command line has no pin.
     fn takes(&self, setting: &Setting, host: &Location) -> bool {
         let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };
         let is_for_it = |pin: &ServerPin| pin.server.is_none() || pin.names(host, *port);

@@ -385,9 +385,9 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper reports this loss for RBUDP's first implementation, on hosts that it does \
-              not name. A loss of 33 % at this rate means that the receiving program took about \
-              560 Mbit/s (67 % of 834). Here the program takes 643 Mbit/s, as app_perf measured \
+    differs: "The paper reports a loss of 33 % for RBUDP's first implementation, on hosts that it \
+              does not name. At a sending rate of 834 Mbit/s this means that the receiving program \
+              took 67 %, about 560 Mbit/s. Here the program takes 643 Mbit/s, as app_perf measured \
               later on the slow host of section 4.2, so less is lost. The loss counts all rounds.",
     learned: "iperf measures the rate of a program that discards the data. A sending rate that \
               follows iperf's value overruns a program that keeps the data, and all of the loss is \

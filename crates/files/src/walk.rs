@@ -70,7 +70,7 @@ impl Walk {
         self.listing.add(spot.folder, spot.name(), entry)
     }
 
-    /// Adds the file `name` of the folder `parent`. Files from the size `large_from` on are
+    /// Adds the file `name` of the folder `parent`. A sparse file of `large_from` bytes or more is
     /// searched for holes.
     pub(crate) fn file(
         &mut self,

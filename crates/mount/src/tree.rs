@@ -1,5 +1,5 @@
-//! Inodes and listings. An inode's number is a hash of its folder and name, so a listing needs no
-//! inode for each name. Only names that the kernel has looked up have an inode in memory.
+//! Inodes and listings. An inode's number is a hash of its folder and name, so a listing can give
+//! numbers without inodes. Only names that the kernel has looked up have an inode in memory.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

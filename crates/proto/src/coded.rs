@@ -30,8 +30,8 @@ const MOST_CHUNKS: usize = 4_096;
 /// Accepted probabilities that a round needs another round; [`amounts`] uses the lowest one whose
 /// symbols fit into its `budget`.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
-/// If even `budget` symbols leave a first round a higher probability than this that it needs another
-/// round, [`amounts`] keeps symbols for that other round.
+/// If a first round needs another round with a higher probability than this, even with `budget`
+/// symbols, [`amounts`] keeps symbols for that other round.
 const LIKELY: f64 = 0.8;
 /// Bits of a chunk's number in a header.
 const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;
@@ -106,9 +106,9 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 
 /// Returns for each chunk the number of symbols to add to a round; `sent` has the number of blocks
 /// that the round sends of each chunk. All chunks together get at most `budget` symbols. If the
-/// budget is large enough, the round rarely needs another one; otherwise the chunks share the budget
-/// in proportion to their blocks. A first round that very probably needs another one sends only
-/// symbols that probably replace a loss, and keeps the others for that other round.
+/// budget is large enough, the round rarely needs another round; otherwise the chunks share the
+/// budget in proportion to their blocks. A first round that very probably needs another round sends
+/// only symbols that probably replace a loss, and keeps the others for that other round.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64, is_first: bool) -> Vec<u8> {
     let sum = |all: &[u8]| all.iter().map(|count| u64::from(*count)).sum::<u64>();
     let enough = |failure: f64| {

@@ -123,8 +123,7 @@ impl Pacer {
     }
 
     /// Number of full datagrams that may leave now. Zero before the time of [`Pacer::next`]: a
-    /// driver that polls continuously would otherwise send each datagram in its own system
-    /// call.
+    /// driver that polls continuously would otherwise make a system call for each datagram.
     pub fn allowance(&self, now: Time) -> u64 {
         if self.rate == Rate::ZERO {
             return 0;
@@ -188,8 +187,7 @@ impl Pacer {
         u64::try_from(nanos).map_or(Time::NEVER, Time::from_nanos)
     }
 
-    /// Maximum number of datagrams that a late driver may send together in addition to its
-    /// burst.
+    /// Maximum number of datagrams that a late driver may send together in addition to its burst.
     fn late(&self) -> u64 {
         if self.owed == Span::ZERO || self.fixed.is_some() {
             return 0;

@@ -107,7 +107,7 @@ fn blocks_may_be_skipped_midway() {
 }
 
 /// A sender that compares the receiver's files with its source skips equal blocks. The sender may
-/// have sent some of these blocks already, and the receiver learns of the skip later.
+/// have sent some of these blocks already. The two ends learn of a skip at different times.
 #[test]
 fn blocks_skipped_by_the_sender_do_not_count_as_lost() {
     for row in all() {

@@ -17,7 +17,7 @@ pub(super) struct Below {
     pub(super) mux: Option<Mux>,
     /// The first TCP connection, if this side opened it.
     tcp: Option<Counted>,
-    /// The ssh process of the connection, or of the other side's start.
+    /// The ssh process that carries the connection, or that started the other side.
     ssh: OnceLock<Child>,
     name: Name,
 }

@@ -74,7 +74,8 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle. For sure delivery, first close each stream with [`Session::close`].
+    /// Drops this handle. To be sure of the delivery, first close each stream with
+    /// [`Session::close`].
     pub async fn close(self) {
         Below::release(self.below).await;
     }

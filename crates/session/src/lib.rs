@@ -97,8 +97,8 @@ pub struct Settings {
     pub carriers: Carriers,
     /// The protocol versions offered.
     pub versions: RangeInclusive<u32>,
-    /// The UDP socket of a client; `None` opens one. UDP tries only addresses of its family. The
-    /// socket serves one session at a time.
+    /// The UDP socket of a client; `None` opens one. UDP tries only addresses of the socket's
+    /// family. The socket serves one session at a time.
     pub socket: Option<Arc<UdpSocket>>,
     /// Whether this host has AES in hardware.
     pub fast_aes: bool,

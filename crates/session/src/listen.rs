@@ -34,8 +34,8 @@ use longhaul_text::CallOption;
 /// Maximum number of connections in the kernel's queue.
 const BACKLOG: i32 = 1024;
 
-/// Limit on refusals in progress. Beyond it, the network with the most refusals loses its oldest
-/// one, without a reason.
+/// Limit on refusals in progress. Beyond it, the oldest refusal of the network with the most ends
+/// before the client has received the reason.
 const STRANGERS: usize = 32;
 
 /// The charge to a network for each handshake without rights. Twenty at once, or one every three
@@ -48,8 +48,8 @@ const UNAUTHORISED: Tariff =
 const PAUSED: Tariff =
     Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
-/// Handshakes in progress over UDP: of one network, and in total. Above either, a new client must
-/// first validate its address (a Retry, RFC 9000 section 8.1.2).
+/// Handshakes in progress over UDP: of one network, and in total. From either number on, a new
+/// client must first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
 /// Interval of checks for streams. A connection is closed if two checks in a row find none.
@@ -257,7 +257,7 @@ impl Drop for Listener {
 
 /// Opens UDP and TCP sockets with the same port number.
 pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    // A closed connection keeps its TCP port for a while.
+    // TCP chooses the number, because a closed connection keeps its TCP port for a while.
     let (tcp, udp) = one_number(
         address,
         || {
@@ -435,7 +435,7 @@ impl Door {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether `network` has to pause, and counts it.
+    /// Returns whether a handshake of `network` must be dropped, and counts the dropped ones.
     fn is_barred(&self, network: Network) -> bool {
         let now = clock::now();
         if !self.charges().is_over(now, network) {
@@ -489,7 +489,7 @@ impl Door {
         Arrival::Done
     }
 
-    /// Returns a client's session, or its first stream's.
+    /// Returns a client's session, or the session of its first stream.
     async fn carried(self: Arc<Door>, session: Session) -> Arrival {
         if !session.reader.theirs().is_some_and(|hello| hello.streams) {
             return Arrival::Session(Box::new(session));

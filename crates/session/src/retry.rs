@@ -14,8 +14,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Number of failed checks in sequence that mean silence.
 const CHECKS: u32 = 4;
 
-/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over. Only a lost
-/// connection and a missing answer are not permanent.
+/// Calls `connect` until it succeeds or `retry_for` is over. Retries only after a lost connection
+/// or a missing answer.
 ///
 /// # Errors
 /// The last error of `connect`.

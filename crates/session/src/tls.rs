@@ -49,8 +49,8 @@ pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     PeerId::from_der(only)
 }
 
-/// The ids that a side accepts. Before this check in the handshake, a client sends no data and no
-/// id.
+/// The ids that a side accepts. A client sends its own id, and data, only after it has accepted the
+/// server's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
     /// Only this id.
@@ -88,7 +88,7 @@ struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Returns a client's configuration, and where the answering id is stored.
+/// Returns a client's configuration, and the place that will hold the id that answered.
 pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (ClientConfig, Seen) {
     let provider = provider();
     let seen = Seen::default();

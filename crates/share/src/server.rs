@@ -64,7 +64,7 @@ impl Shared {
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
 
-    /// Returns the size of the tree; `None` without its thread.
+    /// Returns the size of the tree; `None` if the tree's thread has ended.
     pub fn size(&self) -> impl Future<Output = Option<Size>> + use<> {
         let size = self.store.ask(Command::Count);
         async { size.await.ok() }
@@ -74,7 +74,8 @@ impl Shared {
     /// the reason from `stopped`.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The client made an invalid request or lacks a right; the reason from `stopped`; or the
+    /// stream ended without the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,

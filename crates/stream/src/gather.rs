@@ -86,7 +86,8 @@ impl Frame {
 
 pub(crate) enum Gathered {
     Whole(Frame),
-    /// Missing frames: the first, the last, and the arrived ones (the reader was too slow).
+    /// Missing frames: the first, the last, and how many of them arrived (but the reader was too
+    /// slow).
     Gap(u32, u32, u32),
     Begun(Terms),
     Ended,
@@ -147,7 +148,7 @@ impl Gathering {
         self.overdue + self.run.as_ref().map_or(0, |run| run.core.overdue())
     }
 
-    /// Returns losses after the server, and the whole path's spread and jitter.
+    /// Returns the losses between server and receiver, and the whole path's spread and jitter.
     pub(crate) fn seen(&self) -> (Losses, Span, Span) {
         (self.meter.losses(), self.meter.spread(), self.meter.jitter())
     }
@@ -222,7 +223,7 @@ impl Gathering {
                 some => some,
             };
             let Some(delivery) = delivery else {
-                // Do not wait for the last deadline without outstanding frames.
+                // If no frame is outstanding, do not wait for the last deadline.
                 self.ended |= run.ends.is_some_and(|(_, frames)| run.core.next() >= frames);
                 break;
             };
@@ -338,7 +339,7 @@ impl FlowSink for Gather {
             {
                 let keys = keys(&self.exporter, self.suite, epoch, self.flow);
                 self.data = Some((epoch, keys.receiving_end().data));
-                // It tells the server that this end has the new keys.
+                // The announcement tells the server that this end has the new keys.
                 self.announcer.hasten();
                 gathering.meter = Meter::new(Span::from_secs(1));
             }

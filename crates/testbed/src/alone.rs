@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_test_that_is_missing_has_not_passed() {
-        // That process starts no further one.
+        // The process that this test starts must not start another one.
         if std::env::var_os(ALONE).is_none() {
             let run = |name| command(name).env(ALONE, "1").output().expect("it starts");
             assert_passed(&run("alone::tests::a_test_that_is_missing_has_not_passed"));

@@ -64,7 +64,7 @@ impl Pipe {
         }
     }
 
-    /// Cancelling `cancel` ends any wait for the pipe.
+    /// Connects the copy to the pipe. Cancelling `cancel` ends any wait for the pipe.
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),
@@ -135,7 +135,7 @@ struct Input<R> {
 impl<R: AsFd> Read for Input<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         wait(&self.input, PollFlags::IN, &self.cancel)?;
-        // Poll does not see data that std has buffered.
+        // Read without std's buffer, because `poll` does not see data in that buffer.
         Ok(rustix::io::read(&self.input, buf)?)
     }
 }

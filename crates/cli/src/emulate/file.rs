@@ -27,7 +27,7 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let mut programs: Vec<Program> = commands.collect();
     let own = !scenario.flows.is_empty();
     let requested = requested_programs(args, scenario.node_name(0), !own);
-    // If the command line has commands, or a shell runs, the run ends with these.
+    // A run with commands of the command line, or with a shell, lasts until these have ended.
     let limit = if requested.is_empty() { Some(scenario.time_limit) } else { None };
     programs.iter_mut().for_each(|program| program.counts = requested.is_empty());
     programs.extend(requested);

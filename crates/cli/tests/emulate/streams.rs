@@ -17,7 +17,7 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
     // The example reads frames of 125,020 bytes, 50 a second.
     fs::write(&film, bytes(200 * 125_020, 1)).expect("it can be written");
     let mut script = Command::new(format!("{EXAMPLES}/video.sh"));
-    // DEADLINE is 400 ms by default.
+    // The script's default deadline is 400 ms.
     script.env("LONGHAUL", BINARY).env("WAY", "code");
     let film = film.to_str().expect("plain letters");
     let ended = Child::spawn(&mut piped(script, &[film, "--json"])).end();

@@ -25,7 +25,7 @@ use super::rooms::{Speaker, hears, texts};
 use super::service_faults::{Fault, OUTAGE};
 use crate::rig::{Child, Ended, Pair, bytes, side_by_side};
 
-/// The client behind the relay, which every fault except `FrozenServer` concerns.
+/// The client behind the relay. Every fault except `FrozenServer` affects this client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Of {
     Sender,

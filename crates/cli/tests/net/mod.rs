@@ -121,7 +121,7 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
-/// Writes a substitute for ssh, which runs the remote side on this host, in the folder `data` of
+/// Writes a substitute for ssh. It runs the remote side on this host, in the folder `data` of
 /// `scratch`. Callers name a host that has no address, so all data go through the ssh channel.
 /// Returns the command and the `--remote-path` argument.
 fn channel_of_ssh(scratch: &Path) -> (String, String) {

@@ -389,7 +389,7 @@ mod tests {
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// The law `trains` gets less than 60 % of a fair share there, and `shadow` at least 70 %.
+    /// Here the law `trains` gets less than 60 % of a fair share, and `shadow` at least 70 %.
     #[test]
     fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

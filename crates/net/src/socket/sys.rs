@@ -3,8 +3,8 @@
 //! - `SO_MEMINFO`: packets that the kernel dropped for lack of receive buffer.
 //! - `TCP_INFO`: segments that a connection has sent and resent, acknowledged bytes, and the
 //!   round-trip time.
-//! - `recvmsg` into many slices, with the segment size of merged datagrams. rustix and
-//!   socket2 hide the control message with that size; quinn-udp takes only one slice a message.
+//! - `recvmsg` into many slices, with the segment size of merged datagrams. rustix and socket2 hide
+//!   the control message with that size; quinn-udp takes only one slice a message.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -40,8 +40,8 @@ pub struct Cursor {
 
 impl Cursor {
     /// A new subscriber. Except in the mode `deadline`, it first gets the last message of each key
-    /// in `keys`. `not_via` is the id of the link that leads to the subscriber; 0 if
-    /// the subscriber is not a link.
+    /// in `keys`. `not_via` is the id of the link that leads to the subscriber; 0 if the subscriber
+    /// is not a link.
     pub fn new(log: &Log, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let mut cursor = Cursor::at(log.next(), mode, keys, not_via);
         match mode {

@@ -43,8 +43,8 @@ impl FirstTrain {
         if self.is_open { self.len.saturating_sub(next.0) } else { 0 }
     }
 
-    /// Returns the first rate, once: when a pulse (the receiver's periodic report)
-    /// covers the train.
+    /// Returns the first rate, once: when a pulse (the receiver's periodic report) covers the
+    /// train.
     pub(crate) fn on_pulse(&mut self, pulse: &Pulse) -> Option<Rate> {
         let rate = first_rate(self.datagram, pulse, self.share).filter(|_| self.is_open)?;
         self.is_open = false;

@@ -29,8 +29,8 @@ const LEAST_LOSS: f64 = 0.000_5;
 /// reports.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// The share is larger for a remembered loss ratio, which has no error of an estimate from few
-/// reports.
+/// The total stays within 1 % although a loss ratio from few reports has an error. A remembered
+/// ratio has no such error, so its share may be larger.
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;
 /// At this loss ratio and above, no symbols are sent.

@@ -154,7 +154,7 @@ impl Under {
 /// Returns this host's address that the client's ssh has reached, according to sshd.
 fn contacted() -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
-    // A zone of this host is meaningless there.
+    // A zone of this host means nothing to the client.
     let address = connection.split(' ').nth(2)?.split('%').next()?;
     let address: IpAddr = address.parse().ok()?;
     Some(address.to_canonical())

@@ -27,7 +27,7 @@ fn a_client_without_rights_is_refused_for_every_request() {
         let client = Client::pinned(Carriers::Both, &server);
         let mut listener = listener(&server, &client, &settings(Carriers::Both));
         let to = listener.local_addr();
-        // Only a hello; a message; too long a message; an endless message.
+        // Only a hello; a message; too long a message; an incomplete message.
         for said in [&[][..], &[0, 0, 0, 1, 8], &[0x7f; 4], &[0, 0, 1, 0, 8]] {
             for carriers in [Carriers::Quic, Carriers::Tcp] {
                 let error = refused(&server, to, carriers, said).await;

@@ -38,7 +38,7 @@ pub(super) enum State {
     Confirming { flight: u64, last: u64 },
     /// The path is confirmed: the next packet begins the flight of this many bytes.
     Confirmed(u64),
-    /// The flight was sent.
+    /// The flight has begun.
     Sent(Flight),
 }
 
@@ -94,7 +94,7 @@ impl Jump {
         Some(bytes)
     }
 
-    /// Records a loss of `bytes`. Returns the new window if it is too much.
+    /// Records a loss of `bytes`. Returns the new window if the flight has lost too much.
     pub(super) fn lost(&mut self, bytes: u64) -> Option<u64> {
         match &mut self.state {
             State::Sent(flight) => {

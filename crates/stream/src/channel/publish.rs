@@ -178,7 +178,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the content of the messages that left the queue, and the rates.
+    /// Returns the statistics of the messages that left the queue.
     pub fn stats(&self) -> Stats {
         self.shared.meter().stats(clock::now())
     }
@@ -394,7 +394,7 @@ pub(super) type Untaken = (Message, Option<OwnedSemaphorePermit>);
 pub(super) trait Feed {
     fn next(&mut self) -> Option<Untaken>;
 
-    /// Completes when there may be a message, or none follow.
+    /// Completes when there may be a message, or when no more messages follow.
     async fn changed(&mut self);
 
     fn is_finished(&self) -> bool;

@@ -90,7 +90,7 @@ impl Channels {
         self.rooms.list()
     }
 
-    /// Returns the messages in all rooms since the start.
+    /// Returns the number of messages in all rooms since the start.
     pub fn messages(&self) -> u64 {
         self.rooms.messages()
     }
@@ -103,7 +103,8 @@ impl Channels {
     /// `link` its right to links. Ends early with the reason from `stopped`.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The client made an invalid request or lacks a right; the reason from `stopped`; or the
+    /// stream ended without the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -389,8 +390,8 @@ impl Taking {
     }
 }
 
-/// Interval of counts: of lost messages to a sender of datagrams, and of late ones to a subscriber
-/// with a deadline.
+/// How often a sender of datagrams gets the number of lost messages, and a subscriber with a
+/// deadline the number of late ones.
 pub(super) const COUNTED: Duration = Duration::from_secs(1);
 /// How long to wait for datagrams after a sender's end. Also the interval of checks of silent
 /// subscribers.
@@ -533,7 +534,8 @@ pub(super) async fn flush(writer: &mut FrameWriter) -> Result<(), Error> {
     timeout(UNREAD, writer.flush()).await.map_err(|_| unread())?
 }
 
-/// Returns the number of a sender at all servers. No client can choose another client's number.
+/// Returns the number that identifies a sender at all servers. No client can choose another
+/// client's number.
 fn origin(peer: PeerId, run: u64) -> u64 {
     let input = [&peer.0[..], &run.to_be_bytes()].concat();
     let digest = digest::digest(&digest::SHA256, &input);

@@ -33,15 +33,15 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// The interval of looks for work while packets flow: the 50th part of the shortest route's delay,
-/// within these limits. A wake-up per packet would cost more than the packet, and busy waiting
-/// would take a core.
+/// How often the thread looks for work while packets flow: every 50th part of the shortest route's
+/// delay, within these limits. A wake-up per packet would cost more than the packet, and busy
+/// waiting would take a core.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
 /// Maximum number of frames of a host, or segment runs of a link, in a row.
 const TURN: usize = 32;
 
-/// Memory for packets in flight: 2 s of 10 Gbit/s.
+/// Maximum bytes of memory for packets in flight: more than 2 s of 10 Gbit/s.
 const MOST_MEMORY: usize = 3 << 30;
 
 enum Order {
@@ -69,7 +69,7 @@ pub(super) struct LinkReport {
     pub(super) delay: Span,
 }
 
-/// A running forwarder, until its drop.
+/// A running forwarder. Dropping this value stops it.
 pub(super) struct Remote {
     orders: Option<Sender<Order>>,
     wake: OwnedFd,
@@ -213,7 +213,7 @@ impl Forwarder {
     }
 
     fn run(mut self) {
-        // Without these calls, the statistics show the lateness.
+        // If these calls fail, the statistics show the lateness.
         let _ = sys::run_first();
         let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
         self.starved = Starvation::of_this_thread();
@@ -385,7 +385,7 @@ impl Forwarder {
             self.in_flight -= packets;
             let slot = run.slot;
             if run.left > 0 {
-                // Pass on packets that are already due on the next link now, not one tick later.
+                // If a packet is already due on the next link too, do not wait one tick.
                 let due = self.pass_on(run, now);
                 pass = pass.max(if due { Pass::More } else { Pass::Done });
             } else {

@@ -221,8 +221,8 @@ impl World<'_> {
         }
     }
 
-    /// The deadline, plus the actual minus the configured path delay, which the receiver cannot
-    /// know.
+    /// The deadline, plus the time by which the actual path delay exceeds the configured one. The
+    /// receiver knows only the configured delay.
     fn allowed(&self) -> Span {
         let Settings { symbol, overhead, deadline, path, .. } = self.stream.settings;
         let wire = u32::from(symbol) + u32::from(overhead) + UDP_IP + self.stream.link.framing;

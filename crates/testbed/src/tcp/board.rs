@@ -45,9 +45,9 @@ pub(super) struct Board {
     again: u32,
     /// The highest sacked segment plus one.
     highest: u32,
-    /// Segments below were checked for loss.
+    /// Segments below this number were checked for loss.
     judged: u32,
-    /// No segment below waits for a repair.
+    /// No segment below this number waits for a repair.
     repair_from: u32,
     /// Repairs in the order of transmission.
     repairs: VecDeque<(Time, u32)>,
@@ -196,8 +196,8 @@ impl Board {
         found
     }
 
-    /// Finds lost repairs, and returns their number: a segment sent more than `reordering` later
-    /// has arrived (RFC 8985, 6.2).
+    /// Finds lost repairs, and returns their number. A repair is lost if a segment that was sent
+    /// more than `reordering` after it has arrived (RFC 8985, 6.2).
     fn judge_repairs(&mut self, reordering: Span) -> u32 {
         let mut found = 0;
         while let Some(&(at, number)) = self.repairs.front() {
@@ -219,7 +219,7 @@ impl Board {
         found
     }
 
-    /// Returns the next lost segment, and marks it as sent.
+    /// Returns the next lost segment to repair, and marks its repair as sent.
     pub(super) fn repair(&mut self, now: Time) -> Option<u32> {
         if self.lost == self.again {
             return None;

@@ -168,8 +168,8 @@ impl<'a> Attempt<'a> {
         self.hooks.state.borrow_mut().started += waited;
     }
 
-    /// Once a session has been open, further attempts wait for the search: the path may have
-    /// changed, and the earlier size may be too large.
+    /// Returns how to search for the datagram size. After the first session, further attempts wait
+    /// for the result: the path may have changed, and the earlier size may be too large.
     fn size_search(&self, transport: Transport<'_>) -> SizeSearch {
         match transport {
             _ if self.options.datagram.is_some() => SizeSearch::No,
@@ -463,7 +463,7 @@ impl<'a> Attempt<'a> {
         UdpWatchdog::begin(session, self.hooks.board.clone(), knock, self.hooks.udp_cut.clone())
     }
 
-    /// Each session must reach the same server id as `session`.
+    /// Opens further sessions as data streams. Each must reach the same server id as `session`.
     fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {

@@ -116,7 +116,7 @@ impl ToFiles {
         }
     }
 
-    /// `resumed` bytes exist already.
+    /// Records the plan; `resumed` bytes exist already.
     pub(super) fn planned(&self, manifest: &Manifest, resumed: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(|error| error.into_inner());
         (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());

@@ -35,7 +35,8 @@ pub(super) struct Silence {
     outage: bool,
     /// How long messages have arrived only on the control stream.
     alone: Duration,
-    /// The other end's count of sent datagrams at the start of the silence.
+    /// The other end's count of sent datagrams, updated until the silence has lasted [`COUNTED`]
+    /// plus two round trips.
     sent: u64,
 }
 
@@ -79,10 +80,11 @@ impl Silence {
     }
 }
 
-/// Silence after which a sender stops: this long or this many round trips, whichever is longer.
+/// A sender that has received nothing for this time or this many round trips, whichever is longer,
+/// stops sending.
 const STOPS: (Span, u64) = (Span::from_secs(3), 8);
 
-/// Tells a receiver when the sender must have stopped because of silence.
+/// Tells a receiver when the sender falls silent for so long that it must have stopped.
 #[derive(Default)]
 pub(super) struct Quiet {
     reported: bool,

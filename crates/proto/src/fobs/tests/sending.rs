@@ -310,7 +310,7 @@ impl Stretch {
         }
     }
 
-    /// Number of sends of the next blocks; `None` if no block is left.
+    /// The smallest number of sends of a remaining block; `None` if no block is left.
     fn least(&self) -> Option<u32> {
         self.left.keys().next().copied()
     }

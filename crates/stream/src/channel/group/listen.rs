@@ -137,7 +137,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Receives once the server has described the group. Returns only with an error.
+    /// Receives from the time at which the server has described the group. Returns only with an
+    /// error.
     async fn hear(&self) -> Error {
         let mut places = self.place.subscribe();
         let counts = Arc::<Counts>::default();
