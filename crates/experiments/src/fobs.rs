@@ -24,8 +24,8 @@ macro_rules! of_paper {
 
 /// "the 100 Mb/Sec interface card was the limiting factor".
 const CARD: Rate = Rate::from_mbps(100);
-/// One-way delays: "on the order of 26 milliseconds … a short haul network", "of 65 milliseconds …
-/// long haul".
+/// One-way delays: half the paper's round trips, "on the order of 26 milliseconds … a short haul
+/// network", "of 65 milliseconds … long haul".
 const PATHS: [(&str, &str); 2] = [("short haul", "13ms"), ("long haul", "32.5ms")];
 /// Bytes on the wire besides a datagram: 28 of IP and UDP, 38 of Ethernet.
 const AROUND: u32 = 66;
@@ -44,8 +44,8 @@ fn share(outcomes: &Outcomes, case: &str, rate: Rate) -> Option<f64> {
 /// Packets received per acknowledgement.
 const FREQUENCIES: [u32; 10] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 
-/// Assumed time for an acknowledgement, which the paper does not give. Its acknowledgement has a
-/// byte, or a bit, for each of 39,063 packets (section 3).
+/// Assumed time for an acknowledgement, which the paper does not give. The paper's acknowledgement
+/// has a byte, or a bit, for each of 39,063 packets (section 3).
 const REPORT_COST: &str = "1ms";
 /// The default receive buffer of Windows 2000.
 const SMALL_BUFFER: u32 = 8_192;

@@ -29,7 +29,7 @@ pub(crate) const WINDOW: usize = 32 << 20;
 /// Capacity of each of the two queues for a file's reads and changes: the channel to the task, and
 /// the task's own queue. Also the maximum number of unanswered changes.
 const WAITING: usize = 64;
-/// Timeout for a server. After it has opened a file, it gives a sign of life every 5 s while it
+/// Timeout for a server. A server that has opened a file gives a sign of life every 5 s while it
 /// waits for its disk.
 const SILENT: Duration = Duration::from_secs(30);
 /// How long the server may leave a request unread.

@@ -22,8 +22,8 @@ const PAYLOAD: usize = 1_420;
 /// repairs, before the first measurements.
 const WAIT: Span = Span::from_millis(20);
 
-/// How often the receiver reports. A report takes half a round trip; the first is there at the
-/// start.
+/// How often the receiver reports. A report takes half a round trip; only the first is at the
+/// sender from the start.
 const REPORT: Span = Span::from_secs(1);
 
 struct Known {
