@@ -79,7 +79,7 @@ fn output_after_a_failed_write_has_no_hole() {
     fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe has the flag");
     let id = format!("--server-id={}", pair.server.id);
     let url = pair.at("large").into_string().expect("our own name");
-    // The shell has a piped stdout. It gives the command the descriptor of stdin as stdout.
+    // The test's pipe is the shell's stdin. The shell makes this pipe the command's stdout.
     let wrapper = ["sh", "-c", r#"exec "$@" >&0"#, "sh"];
     let mut command = pair.client.wrapped(&wrapper, ["cat", &id, &url]);
     let mut child = Child::spawn(command.stdin(Stdio::from(writer)));

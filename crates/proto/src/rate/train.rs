@@ -78,14 +78,15 @@ const SHALLOW: Span = Span::from_millis(1);
 const BELOW: f64 = 0.97;
 /// Share of a ceiling above which a clean epoch refutes the ceiling.
 const REFUTED: f64 = 1.07;
-/// Factors by which a clean epoch raises the rate. This one: if nothing is known.
+/// Factor by which a clean epoch raises the rate if nothing is known.
 const GUESSED: f64 = 1.5;
-/// Once, if jitter made the first train useless.
+/// Factor by which one clean epoch raises the rate if jitter made the first train useless.
 const DOUBLED: f64 = 2.0;
-/// After a ceiling was refuted, a raised rate was tried, or trains were timed poorly.
+/// Factor by which a clean epoch raises the rate after a ceiling was refuted, a raised rate was
+/// tried, or trains were timed poorly.
 const CAREFUL: f64 = 1.25;
-/// After a well-timed train; the step then doubles with each epoch, up to [`GUESSED`]. Also at each
-/// epoch once an overload has shown a ceiling.
+/// Factor by which a clean epoch raises the rate after a well-timed train; the step then doubles
+/// with each epoch, up to [`GUESSED`]. Also at each epoch once an overload has shown a ceiling.
 const NEAR: f64 = 1.04;
 /// Highest factor towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;

@@ -152,7 +152,7 @@ impl Rows {
     }
 }
 
-/// The observer updates the source's row, and passes on notices with the source's name.
+/// Returns an observer that updates a source's row, and passes on notices with the source's name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,

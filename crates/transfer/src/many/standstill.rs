@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The time while no source is connected does not count: `--retry-for` limits that time.
+/// Measures the time without progress. Time without a connected source does not count, because
+/// `--retry-for` limits it.
 #[derive(Debug)]
 pub(super) struct Standstill {
     since: Instant,

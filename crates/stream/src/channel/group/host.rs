@@ -89,7 +89,7 @@ impl Bridge {
         let mut epochs = self.epochs();
         let member = self.admit(None)?;
         send(writer, ChannelTold::Group(member.group())).await?;
-        // Send the last messages only once: there may be many.
+        // Send the last message of each key only once, because there may be many keys.
         let mut last = Some(keys);
         loop {
             tokio::select! {
