@@ -189,7 +189,7 @@ fn session(stream: impl Bytes, facts: Facts, below: Below, hello: Hello) -> Sess
     Session::new(facts, Arc::new(below), stream, hello)
 }
 
-/// Waits for the first stream of a client that opens several, and returns its session.
+/// Waits for the first stream of a client that opens several streams; returns that stream.
 pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
     let Session { facts, versions, mut writer, reader, .. } = session;
     let peer = writer.line().below.peer;

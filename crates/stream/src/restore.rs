@@ -31,8 +31,8 @@ pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread; returns its queue, and its items. It ends after the stream, or without a
-/// reader.
+/// Starts the thread; returns the sender of its queue, and the receiver of its items. The thread
+/// ends when the queue is closed, or when an item finds no receiver.
 pub(crate) fn start(
     tally: Arc<Mutex<Tally>>,
 ) -> std::io::Result<(SyncSender<Gathered>, mpsc::Receiver<Item>)> {
@@ -115,7 +115,7 @@ impl Restore {
         let first = number.saturating_mul(group);
         let item = |(number, bytes): (u32, Vec<u8>)| {
             tally.delays.add(delay);
-            // The payload's first frame reports its restored datagrams.
+            // Only the first frame of a payload reports the payload's restored datagrams.
             let restored = if number == 0 { restored } else { 0 };
             let number = first.saturating_add(number);
             Item::Frame(Received { number, bytes, delay, is_late, restored })

@@ -54,7 +54,7 @@ pub(crate) struct Member {
     pub(crate) rtt: LeastRtt,
     pub(crate) seen: Option<Seen>,
     epoch: u64,
-    /// The number of frames, if the stream ended in the receiver's presence.
+    /// The number of frames, if the stream ended while the receiver was in the room.
     ended: Option<u32>,
     /// Requests for each recent frame.
     requests: BTreeMap<u32, u8>,
@@ -103,7 +103,7 @@ pub struct Listed {
     pub name: String,
     /// The id of the stream's sender, if there is one.
     pub sender: Option<PeerId>,
-    /// Number of receivers, also of those that wait for a sender.
+    /// Number of receivers, including those that wait for a sender.
     pub receivers: u64,
     /// Frames (or payloads) of the current sender so far.
     pub frames: u64,
@@ -191,7 +191,7 @@ impl Rooms {
         }
     }
 
-    /// Adds a receiver to a stream, also before its start.
+    /// Adds a receiver to a stream, which may start later.
     pub(crate) fn join(
         &self,
         name: &Key,
@@ -233,7 +233,7 @@ impl Rooms {
     }
 
     /// Passes a receiver's request for lost symbols on to the sender, if [`may_request`] allows it.
-    /// Drops it if many requests wait; the receiver repeats it.
+    /// Drops the request if many wait; the receiver repeats it.
     pub(crate) fn request(&self, name: &Key, number: u64, again: Again) {
         let mut rooms = self.rooms.borrow_mut();
         let Some(Room { live: Some((_, live)), members, .. }) = rooms.get_mut(name) else { return };
@@ -260,7 +260,8 @@ impl Rooms {
         match (&room.live, member.ended) {
             (_, Some(frames)) => State { phase: 2, frame: frames, ..state },
             (None, None) => state,
-            // The receiver's address is not known yet, so it must count no frames as missed.
+            // The receiver's address is not known yet, so the receiver must count no frames as
+            // missed.
             (Some(_), None) if !member.place.is_known() => state,
             (Some((_, live)), None) => State {
                 phase: 1,

@@ -157,8 +157,8 @@ pub struct Summary {
     pub verified: bool,
     /// CPU time of this process.
     pub cpu: Span,
-    /// CPU time of the other end's threads that received datagrams and wrote; `None` if the other
-    /// end sent, because it does not report CPU time.
+    /// CPU time of the other end's receiving and writing threads; `None` if the other end sent,
+    /// because a sending end does not report CPU time.
     pub far_cpu: Option<Span>,
     /// The receive capacity of this host and how it was found; `None` unless the receiver divides
     /// the capacity among its flows.

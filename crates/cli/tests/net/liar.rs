@@ -143,9 +143,9 @@ pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
         .expect("it answers")
 }
 
-/// Sends `asks` on one stream to `service` in this version. Returns up to `most` answers, and the
-/// reason if the server ends the stream with an error. After these answers the server must send
-/// another one or end the stream.
+/// Sends `asks` on one stream to `service` in this version. Reads answers until the stream ends, or
+/// one more than `most` has arrived. Returns the first `most` answers, and the reason if the server
+/// ends the stream with an error.
 pub(super) fn told<Tell: prost::Message + Default>(
     pair: &Pair,
     (service, version): (&str, u32),

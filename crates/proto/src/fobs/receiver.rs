@@ -8,9 +8,9 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Closing, Control, Selective};
 
-/// Lower limit of an acknowledgement's longest delay, which is a quarter of a round trip.
+/// Lower limit of the maximum delay of an acknowledgement, a quarter of a round trip.
 const SHORTEST_DELAY: Span = Span::from_millis(1);
-/// Upper limit of an acknowledgement's longest delay.
+/// Upper limit of the maximum delay of an acknowledgement.
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
 pub(crate) type FobsReceiver = Flows<Flow>;

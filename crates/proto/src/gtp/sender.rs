@@ -39,7 +39,7 @@ pub struct GtpSender {
     /// Blocks to be sent, in the order of the requests.
     wanted: VecDeque<Range<u64>>,
     sent: RangeSet,
-    /// The number of the last request in order.
+    /// The number of the last obeyed request; requests are obeyed in order.
     obeyed: u64,
     /// Requests that wait for an earlier request that is missing.
     ahead: BTreeMap<u64, Request>,

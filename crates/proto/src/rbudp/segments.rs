@@ -268,9 +268,9 @@ impl Segment {
         self.listed * more
     }
 
-    /// The next step when no block of the segment may be sent now. All blocks before `sent_to` have
-    /// been sent, or need not be. `rest_skipped(n)` says whether the receiver has block n and
-    /// all later blocks; `blocked` says that no first send is allowed.
+    /// The segment's next step. All blocks before `sent_to` have been sent, or need not be.
+    /// `rest_skipped(n)` says whether the receiver has block n and all later blocks; `blocked` says
+    /// that no first send is allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,

@@ -9,7 +9,8 @@ use tokio::time::{sleep, sleep_until};
 
 use super::*;
 
-/// A path of `delay` each way that loses one packet in `one_in`, from a fixed seed.
+/// A path with the delay `delay` each way. It loses one packet in `one_in`, chosen by seeded random
+/// numbers.
 #[derive(Default)]
 struct Path {
     delay: Duration,
@@ -135,7 +136,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
         session.write(&much).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
-        // Packets (of 1,400 bytes) of the second half of the 400 kB are sent long after the first
+        // A packet has 1,400 bytes. The second half of the 400 kB is sent long after the first
         // losses, and before the acknowledgements of the echo.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());

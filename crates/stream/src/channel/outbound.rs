@@ -37,7 +37,7 @@ pub(super) struct Hop {
 }
 
 impl Hop {
-    /// Returns a path with a known round-trip time only.
+    /// Returns the values for a path of which only the round-trip time is known.
     pub(super) fn new(deadline: Span, rtt: Span) -> Hop {
         let losses = stream::Meter::new(Span::from_secs(1)).losses();
         let path = stream::Path { rtt, jitter: Span::ZERO, losses, symbol: *DATAGRAMS.start() };

@@ -106,8 +106,8 @@ impl Household {
 
 impl Drop for Household {
     fn drop(&mut self) {
-        // The first process can be waited for only after every child was, here or by the child's
-        // owner.
+        // Before the first process can be waited for, every child must have been waited for, here
+        // or by the child's owner.
         self.lifeline = None;
         for child in &self.children {
             let _ = rustix::process::waitid(WaitId::PidFd(child.as_fd()), WaitIdOptions::EXITED);

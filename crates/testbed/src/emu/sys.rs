@@ -30,7 +30,7 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
 pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str) {
     let name = name.as_bytes().to_vec();
     let enter = move || {
-        // SAFETY: setns reads no memory; between fork and exec it is allowed (a system call).
+        // SAFETY: setns reads no memory. As a system call it is allowed between fork and exec.
         checked(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) })?;
         // SAFETY: system calls on bytes that live as long as this closure. A refused hostname does
         // no harm.
@@ -159,7 +159,7 @@ pub(super) fn set_ipv6(
         .map(drop)
 }
 
-/// Lets the thread preempt ordinary ones; needs a privilege outside user namespaces.
+/// Lets the thread preempt ordinary threads. Outside user namespaces this needs a privilege.
 pub(super) fn run_first() -> io::Result<()> {
     schedule(libc::SCHED_RR, 1)
 }

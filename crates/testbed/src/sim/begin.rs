@@ -19,7 +19,7 @@ use crate::link::LinkSpec;
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp};
 
-/// Maximum bytes before a receiving card: a switch port's buffer.
+/// Maximum bytes that wait before a receiving card: a switch port's buffer.
 const PORT_BUFFER: Bytes = Bytes::new(512_000);
 
 /// The purpose of a random stream.
@@ -257,7 +257,8 @@ impl<'s> World<'s> {
         rates.chain(rate).min()
     }
 
-    /// The index of the core that receives a protocol's copies on a host; creates it if missing.
+    /// The index of the core (state machine) that receives a protocol's copies on a host. Creates
+    /// the core if missing.
     fn receiver(
         &mut self,
         protocol: &'static str,

@@ -1,5 +1,5 @@
-//! Other traffic on a receiving host's access link, as its card would count it, for cores that
-//! divide the link among flows.
+//! Other traffic on a receiving host's access link, as its card would count it, for cores
+//! (protocols' state machines) that divide the link among flows.
 
 use longhaul_proto::endpoint::Others;
 use longhaul_proto::time::Span;
@@ -27,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    /// Starts the reports for a core's new flow, if it uses them.
+    /// Starts the reports to a core that has a new flow, if the core uses reports.
     pub(super) fn begin_reports(&mut self, index: usize) -> Result<(), SimError> {
         let core = &mut self.receivers[index];
         if !core.core.wants_others() || core.gets_reports {

@@ -67,7 +67,7 @@ impl Window {
         }
     }
 
-    /// Grows the window, outside recovery, while it limits the sender.
+    /// Grows the window. Must be called only outside recovery, while the window limits the sender.
     pub(super) fn on_ack(&mut self, now: Time, acked: Acked) {
         if self.bbr().is_some() {
             return;
@@ -140,7 +140,8 @@ impl Window {
         (self.size, self.count) = (1, 0);
     }
 
-    /// RFC 5681, 4.1: restarts after idleness beyond a timeout.
+    /// Reduces the window to at most `initial`, after idleness longer than a timeout (RFC 5681,
+    /// 4.1).
     pub(super) fn restart(&mut self, initial: u32) {
         self.size = self.size.min(initial.max(1));
     }

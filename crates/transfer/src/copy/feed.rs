@@ -62,7 +62,7 @@ fn largest(memory: Bytes) -> u64 {
     (memory.get() / HELD / CHUNK).clamp(1, MAX_EXTENT / CHUNK) * CHUNK
 }
 
-/// Reads parts until the input ends or `report` returns false. Each part except the last
+/// Reads parts until the input ends or fails, or `report` returns false. Each part except the last
 /// is twice as large as the one before, up to `largest`.
 fn read(mut reader: impl Read, largest: u64, mut report: impl FnMut(Next) -> bool) {
     let mut hasher = blake3::Hasher::new();

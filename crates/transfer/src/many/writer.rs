@@ -34,7 +34,7 @@ use longhaul_files::{
 };
 use longhaul_text::clipped;
 
-/// Interval of the checks for silent sources and of rates.
+/// Interval at which silent sources are looked for and rates are measured.
 const TICK: Duration = Duration::from_millis(100);
 /// A source is silent if nothing has arrived from it for this long and for [`SILENT_RTTS`] round
 /// trips. Other sources may take its lease.

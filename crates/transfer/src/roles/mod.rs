@@ -65,6 +65,7 @@ pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     }
 }
 
+/// The bytes that the destination already has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct There {
     pub(crate) bytes: u64,
@@ -72,9 +73,10 @@ pub(crate) struct There {
     pub(crate) asks: bool,
 }
 
+/// Where an entry failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whence {
-    /// At the source, where it changed while it was read.
+    /// At the source: the file changed while it was read.
     Changed,
     Source,
     Destination,

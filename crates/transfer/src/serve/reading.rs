@@ -209,8 +209,8 @@ impl Reading {
     ) -> Result<Arc<RangeFile>, Error> {
         let disk = with_signs(session, self.disk.take(session.peer)).await?;
         let making = tokio::task::spawn_blocking(move || {
-            // Even if the client disconnects: until the disk answers, keep the permit, and keep the
-            // hashes of this file out of the cache.
+            // Until the disk answers, keep the permit, and keep the hashes of this file out of the
+            // cache. This holds even if the client disconnects earlier.
             let _kept = (disk, uncached);
             let change = change.check()?;
             // All reads of the file are complete, so nothing else refers to it.

@@ -102,7 +102,7 @@ pub(super) async fn answer(
 
 /// Waits until dead transfers of the same client have left the destination
 /// ([`Registered::make_way`]), and there is memory for this receiving transfer. If the transfer
-/// cannot start at once, tells the client, because the client's data may be lost until then.
+/// cannot start at once, tells the client, because data that arrive before the start may be lost.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,
@@ -365,7 +365,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
     })
 }
 
-/// Returns the protocol's settings; a copy without a protocol ignores them.
+/// Returns the checked settings of `protocol`; none without a protocol.
 fn settings(protocol: Option<&'static Row>, asked: &[Setting]) -> Result<Settings, Error> {
     let Some(row) = protocol else { return Ok(Settings::default()) };
     asked.iter().try_fold(Settings::default(), |settings, Setting { name, value }| {

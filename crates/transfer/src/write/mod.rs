@@ -2,11 +2,11 @@
 //!
 //! - [`destination`]: the trait of all destinations. These are [`files`], a `rehearsal` (a dry run
 //!   over files), [`discard`], the file of a pipe ([`extent`]), and an output in order
-//!   ([`ordered`]). Replicas have their own thread ([`many`](crate::many)).
+//!   ([`ordered`]). Replicas have their own destination and thread ([`many`](crate::many)).
 //! - [`writer`]: the thread; it finds the digest of each chunk. `writing` puts chunks into a store,
 //!   which verifies them.
-//! - [`jobs`]: the thread's input: complete chunks ([`chunk`]), and messages of the control stream.
-//!   [`planned`] divides a destination's reports into messages that fit a frame.
+//! - [`jobs`]: the thread's input (complete chunks ([`chunk`]), and messages of the control stream)
+//!   and output. [`planned`] divides a destination's reports into messages that fit a frame.
 //! - limits: `ahead` limits digests that arrive before their chunks, `missing_digests` the time
 //!   that chunks wait for their digests, `wrong` the failed verifications of one chunk. [`budget`]
 //!   divides the memory for incomplete chunks.

@@ -129,7 +129,7 @@ impl<'e> Flows<'e> {
 
     /// Runs each flow at its time after `began`, until all flows with a size or a duration have
     /// ended, or until `stop`. Returns the results in the scenario's order. The links' schedules
-    /// start now.
+    /// start with this call.
     pub fn run(&self, began: Instant, stop: &Stop) -> Vec<FlowEnd> {
         // The schedules must not count the preparation. The call fails only if the emulation has
         // ended, and then the flows fail too.
