@@ -15,7 +15,7 @@ use super::identity::Identity;
 use super::tls::Expect;
 use super::{Session, Settings, quic, stream};
 
-/// Delay before the next address without an answer (RFC 8305 section 5).
+/// How long to wait for an answer before trying the next address (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// How long UDP may take to answer after TCP was refused.
@@ -122,7 +122,7 @@ fn endpoint(settings: &Settings, ipv6: bool, addresses: &[SocketAddr]) -> Result
 }
 
 impl Race {
-    /// Tries UDP, and TCP after a while or a failure.
+    /// Tries UDP, and TCP after a while or after a failure of UDP.
     async fn address(self, address: SocketAddr) -> Result<Session, Lost> {
         let (mut udp, mut tcp) = (None, None);
         let mut over_udp = std::pin::pin!(self.udp(address));

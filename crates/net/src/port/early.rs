@@ -34,8 +34,8 @@ pub(super) const KEEP: Span = Span::from_secs(2);
 pub(super) const EXPECT: Span = Span::from_secs(10);
 /// Flow ids that the expected addresses of one network can open without an announcement.
 const FLOWS_PER_NETWORK: usize = 4;
-/// Maximum number of expected addresses and flow ids; early datagrams of further handshakes are
-/// dropped.
+/// Maximum number of expected addresses, and of announced flow ids; early datagrams of further
+/// handshakes are dropped.
 const MAX_EXPECTED: usize = 4096;
 const MAX_EXPECTED_OF_NETWORK: usize = 256;
 

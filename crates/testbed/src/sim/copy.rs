@@ -160,7 +160,7 @@ impl CopyAgent {
         if self.written.is_some() { self.stored } else { self.whole }
     }
 
-    /// Handles the sender's wake-up, unless replaced by an earlier one.
+    /// Handles the sender's wake-up, unless an earlier one has replaced it.
     pub(super) fn on_wake(
         &mut self,
         fabric: &mut Fabric,

@@ -110,8 +110,8 @@ pub(crate) struct Written {
     pub(crate) files: u64,
     /// Bytes of chunks received over streams.
     pub(crate) streamed: u64,
-    /// Blocks that had to arrive as datagrams; `None` before the outcome (the
-    /// destination's report at the end of the transfer).
+    /// Blocks that had to arrive as datagrams; `None` before the outcome (the destination's report
+    /// at the end of the transfer).
     pub(crate) due: Option<u64>,
 }
 
