@@ -54,7 +54,7 @@ pub(crate) struct ReceivingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end is the client: it decides if the path lets datagrams through.
+    /// Whether this end is the client, which decides whether the path lets datagrams through.
     pub(crate) decides: bool,
     pub(crate) memory: Arc<MemoryPart>,
     pub(crate) receive: Receive,

@@ -60,7 +60,7 @@ pub(crate) struct SendingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end is the client: it decides if the path lets datagrams through.
+    /// Whether this end is the client, which decides whether the path lets datagrams through.
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
