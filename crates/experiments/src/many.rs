@@ -20,7 +20,8 @@ const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
 /// The flow that is configured with the whole link's rate.
 const BLIND: &str = "blind";
-/// With one receiver the share is the whole rate anyway; sixteen show nothing new.
+/// The only number of receivers with which [`BLIND`] runs. With one receiver the share is the whole
+/// rate anyway; sixteen show nothing new.
 const BLIND_TO: usize = 4;
 /// The flow whose receivers request the rate of their own links.
 const REQUESTED: &str = "gtp";

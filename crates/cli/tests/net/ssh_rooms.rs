@@ -13,7 +13,7 @@ use super::room_load::cpu;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, need, skip, wait_until};
 
-/// Sockets in `folder` of servers of rooms.
+/// The sockets in `folder` of servers that hold rooms.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("it can be read").path());

@@ -138,7 +138,7 @@ pub(super) fn rename(
 }
 
 /// Returns whether no other user but root can remove or rename files of this process's user in
-/// `folder`. A lock does not help against other users, because they cannot open a partial file.
+/// `folder`. A lock does not stop other users: they can rename a file that they cannot open.
 fn is_closed_to_others(folder: &Attributes) -> bool {
     [store::user(), 0].contains(&folder.owner)
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)

@@ -18,7 +18,7 @@ use crate::link::LinkSpec;
 
 /// Hosts on this machine with an emulated path between them, while this value lives.
 ///
-/// The drop, or any end of the process, kills every program on the hosts and removes them.
+/// The drop, or any end of the process, kills every program on the hosts and removes the hosts.
 pub struct Emulation {
     // Drop order: programs, path, hosts.
     keeper: Keeper,
@@ -41,7 +41,7 @@ impl Emulation {
     /// must not have started a thread.
     ///
     /// # Errors
-    /// [`EmulationError::Forbidden`] if this machine lets this user not emulate (see
+    /// [`EmulationError::Forbidden`] if this machine does not let this user emulate (see
     /// [`super::available`]); [`EmulationError::Spec`] and [`EmulationError::Link`] for an invalid
     /// specification.
     pub fn start(spec: EmulationSpec) -> Result<Emulation, EmulationError> {
@@ -129,8 +129,8 @@ impl Emulation {
         &self.notices
     }
 
-    /// Replaces the link from node `from` to node `to`, except for packets in flight. Its schedule
-    /// counts from the emulation's start.
+    /// Replaces the link from node `from` to node `to`, except for packets in flight. The new
+    /// link's schedule counts from the emulation's start.
     ///
     /// # Errors
     /// [`EmulationError::NoSuchHost`]; or there is no such link, or the new one is invalid.

@@ -6,7 +6,7 @@ use longhaul_proto::time::Span;
 const INITIAL: Span = Span::from_secs(1);
 /// Minimum of four times the variation: Linux limits this term, not the sum.
 const MIN_VARIATION: Span = Span::from_millis(200);
-/// RFC 6298, 2.5 allows a maximum from 60 s; Linux uses 120 s.
+/// RFC 6298, 2.5 allows a maximum of 60 s or more; Linux uses 120 s.
 const MAX: Span = Span::from_secs(120);
 
 #[derive(Clone, Copy, Debug)]

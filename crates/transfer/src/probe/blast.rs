@@ -33,7 +33,7 @@ pub(super) struct Blasted {
     pub(super) too_large: bool,
 }
 
-/// Ends when dropped.
+/// The running thread, which ends when this value is dropped.
 pub(super) struct Blasting {
     _stop: Sender<()>,
     done: oneshot::Receiver<Blasted>,

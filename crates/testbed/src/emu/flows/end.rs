@@ -33,7 +33,7 @@ pub struct FlowEnd {
     pub error: Option<String>,
     /// The counters.
     pub counts: FlowCounts,
-    /// The duration of each mouse, by start.
+    /// The duration of each short TCP connection (mouse), in the order of the starts.
     pub lives: Vec<Span>,
     /// For copies and TCP: time since the start, and bytes delivered by then.
     pub series: Vec<(Span, Bytes)>,

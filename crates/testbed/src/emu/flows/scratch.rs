@@ -11,8 +11,8 @@ use tempfile::TempDir;
 /// Linux's in-memory folder.
 const MEMORY: &str = "/dev/shm";
 /// Removes a folder when this process ends. This process holds the other end of the script's input,
-/// and writes to it before a normal exit. Without that word, it was killed: its programs may still
-/// create files, so the script tries several times.
+/// and writes a word to it before a normal exit. If no word comes, this process was killed. Its
+/// programs may still create files, so the script tries several times.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word
@@ -65,7 +65,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(mut input) = self.sweeper.stdin.take() {
-            // Without it the sweeper only takes longer.
+            // If the write fails, the sweeper only takes longer.
             let _ = input.write_all(b"ended\n");
         }
         // The sweeper removes the folder.
