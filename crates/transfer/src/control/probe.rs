@@ -77,7 +77,8 @@ impl ProbeRun {
     }
 }
 
-/// The counts of a measurement. A message with only zeros says that the receiver is ready.
+/// The counts of a measurement. A message with only zeros says that the receiver is ready, or that
+/// the content of a stream ends.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ProbeCount {
     /// Datagrams sent.
