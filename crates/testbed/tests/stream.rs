@@ -100,8 +100,8 @@ fn the_papers_stream_is_repaired_in_time_if_the_deadline_leaves_some_round_trips
     assert_eq!(outcome.missed, 0);
     // 1 % more than the 237.2 Mbit/s of the originals.
     assert_eq!(outcome.rate().as_bps() / 1_000_000, 239);
-    // A frame without losses takes 90 ms: 40 ms to send, 50 ms on the path. Most frames take one
-    // round trip and a pause longer.
+    // A frame without losses takes 90 ms: 40 ms to send, 50 ms on the path. Most frames take longer
+    // by one round trip and a pause.
     assert!(outcome.delay(0.5) <= Span::from_millis(210), "{}", outcome.delay(0.5));
     let short = repaired(0.01, Span::from_millis(250), 200);
     let outcome = run(&short);

@@ -43,7 +43,7 @@ pub(super) fn each<T: Sync, R: Send>(
         let started: Vec<_> = shares.map(|share| (share, start(share))).collect();
         let mut done = work(ground, own);
         for (share, started) in started {
-            // If a thread could not be started, this thread does its share.
+            // If a thread could not be started, the calling thread does that share.
             done.extend(match started {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 Err(_) => work(ground, share),

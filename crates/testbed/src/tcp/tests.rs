@@ -155,8 +155,9 @@ fn a_lost_repair_is_found_without_a_time_out() {
 
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
-    // The last two of ten segments are lost. The probe after 2 × 100 ms repeats the last one. Too
-    // few segments above the remaining hole reveal its loss, so the timeout fills it.
+    // The last two of ten segments are lost. The probe after 2 × 100 ms repeats the last one. This
+    // one segment above the remaining hole is too little to reveal the loss, so the timeout fills
+    // the hole.
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(10), |nth, _| nth == 8 || nth == 9);
     pair.run(at(5_000));
     let times: Vec<(u64, u32)> = pair.log[10..]
