@@ -216,7 +216,7 @@ impl Writes for ForYamux {
 }
 
 impl Stream {
-    /// Returns a number that is the same on both sides.
+    /// Returns the stream's number, which is the same on both sides.
     pub(super) fn number(&self) -> String {
         self.0.id().to_string()
     }

@@ -13,7 +13,8 @@ use super::world::{Agent, World};
 use crate::scenario::Traffic;
 
 impl World<'_> {
-    /// Builds the run's outcome. Fails if the accounts do not balance, or a link lost a packet.
+    /// Builds the run's outcome. Fails if a flow's accounts or a link's packet counts do not
+    /// balance.
     pub(super) fn outcome(&mut self) -> Result<SimOutcome, SimError> {
         let broken = |whose, what| SimError::Broken { at: self.fabric.now, whose, what };
         if let Some(link) = self.fabric.leak() {
