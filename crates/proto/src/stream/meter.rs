@@ -8,9 +8,10 @@ use crate::units::LossRatio;
 /// Each count is kept for one to two windows of this length. A window ends at the first datagram
 /// after this time, so a pause lengthens it.
 const WINDOW: Span = Span::from_secs(15);
-/// Minimum loss ratio until [`ENOUGH`] datagrams were sent.
+/// Minimum loss ratio if fewer than [`ENOUGH`] datagrams were sent in the windows.
 const BEFORE: f64 = 0.005;
-/// Minimum number of sent datagrams (received or lost) for an estimate of the loss ratio.
+/// Minimum number of datagrams sent (received or lost) in the windows for an estimate of the loss
+/// ratio.
 const ENOUGH: u64 = 2_000;
 /// Minimum loss ratio for repairs: a path without loss for a minute may still start to lose.
 const LEAST: f64 = 0.0005;
@@ -114,8 +115,8 @@ impl Meter {
     }
 
     /// The losses that repairs must cover: the loss ratio of the last 15 to 30 s plus a margin (two
-    /// standard deviations and two losses), limited to 0.05 to 10 %. Until [`ENOUGH`] datagrams
-    /// were sent, the ratio has no margin, but is at least 0.5 %.
+    /// standard deviations and two losses), limited to 0.05 to 10 %. If fewer than [`ENOUGH`]
+    /// datagrams were sent in this time, the ratio has no margin, but is at least 0.5 %.
     pub fn losses(&self) -> Losses {
         let sum =
             |count: fn(&Counts) -> u64| self.windows.iter().map(count).fold(0, u64::saturating_add);
