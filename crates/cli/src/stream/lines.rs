@@ -20,7 +20,8 @@ impl Lines {
         Lines { notes }
     }
 
-    /// Prints the measured path, and how the sender meets the deadline.
+    /// Prints the number of receivers and the method that meets the deadline; as JSON, also the
+    /// measured path.
     pub(super) fn way(self, sent: &StreamSent) {
         if self.notes.json {
             console::out(json!({
