@@ -1,6 +1,6 @@
 //! The messages of the service `stream`. A client's first message is a [`Send`] or a [`Receive`].
-//! The frames are sealed datagrams of a separate flow. Each datagram carries one symbol: a part of
-//! a frame, or a repair computed from the frame.
+//! The frames travel in sealed datagrams of a separate flow. Each datagram carries one symbol: a
+//! part of a frame, or a repair computed from the frame.
 
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "stream";

@@ -147,8 +147,8 @@ fn two_domains(family: Family) {
         speaker.say(&format!("hello {host}"));
         speaker
     });
-    // A new member may miss the first datagram of its group. It then gets this message as the last
-    // message of the room.
+    // A new member may miss the first datagram of its group. It then gets the datagram's message
+    // later, as the last message of the room.
     for (speaker, text) in [(&mut near, "one"), (&mut far, "two")] {
         speaker.say(text);
         let everybody = here.iter_mut().chain(&mut there).chain([&mut by_unicast]);
@@ -286,7 +286,7 @@ fn a_stranger_reads_nothing_of_a_group_and_brings_nothing_into_it() {
             .into_iter()
             .for_each(|bytes| send(bytes));
     }
-    // The flood may make a member's socket drop a datagram of the group.
+    // Five messages, because the flood may make a member's socket drop a datagram of the group.
     let said = [1, 2, 3, 4, 5].map(|n| format!("message {n}"));
     for text in &said {
         one.say(&server, "multicast", text).is(0, &[]);

@@ -1,5 +1,5 @@
-//! Packet trains that the sender sent back to back. Only their arrival times show the capacity of
-//! the path.
+//! Packet trains that the sender sent back to back. The arrival times of other trains do not show
+//! the capacity of the path.
 
 use alloc::collections::VecDeque;
 
@@ -38,7 +38,7 @@ impl Asked {
         self.trains.iter().any(|start| *start + TRAIN_LEN > from && *start < to)
     }
 
-    /// Drops the trains that end at or before the number `highest`.
+    /// Drops the trains whose last number is below `highest`.
     pub(super) fn forget(&mut self, highest: u64) {
         self.trains.retain(|start| *start + TRAIN_LEN > highest);
     }

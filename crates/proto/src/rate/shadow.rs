@@ -3,12 +3,13 @@
 //! Packet trains are groups of datagrams that leave back to back, and arrive at the path's rate.
 //! [`Trains`] sends at the capacity that they show. It drains every queue that it finds, and hardly
 //! slows down for loss. Traffic that fills a deep queue therefore displaces [`Trains`] almost
-//! completely. At a shallow queue or under CoDel, [`Trains`] leaves little to others. This
-//! controller detects other flows. A flow that sends below the capacity makes no queue. The
-//! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
-//! other flows. If other flows have a queue for several rounds (of about a round trip each), a
-//! *shadow window* takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the rate
-//! is the window divided by the round-trip time. Differences from CUBIC:
+//! completely. At a shallow queue or under CoDel, [`Trains`] leaves little to others.
+//!
+//! This controller detects other flows. Its own datagrams queue only if it sends above the
+//! capacity. It computes the length of that queue, and attributes any longer queue to other flows.
+//! If other flows have a queue for several rounds (of about a round trip each), a *shadow window*
+//! takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the rate is the window
+//! divided by the round-trip time. Differences from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
@@ -26,8 +27,8 @@
 //! at a little less than the capacity, even a queue of other flows. Otherwise another flow could
 //! fill a short queue, and this controller would mistake the losses there for the path's own loss.
 //!
-//! [`Trains`] takes over again once nearly all of the capacity arrives, or once others have made no
-//! queue for a long time.
+//! [`Trains`] takes over again once nearly all of the capacity arrives without a queue of others,
+//! or once others have made no queue for a long time.
 //!
 //! The queue is measured as the rise of the one-way delay towards the receiver: the arrival time by
 //! the receiver's clock minus the departure time by ours. The measured queue is capped by the rise

@@ -105,7 +105,7 @@ impl Drop for Remote {
         self.orders = None;
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // The thread's panic was printed.
+            // If the thread panicked, the panic was already printed.
             let _ = thread.join();
         }
     }
@@ -288,8 +288,8 @@ impl Forwarder {
         let before = self.starved.so_far();
         // After an interruption the thread only looks once more.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // The thread became runnable by `woken` and then waited for a processor for `starved`, so
-        // all ports were empty until `woken`.
+        // The thread became runnable at `woken` and then waited for a processor for `starved`. All
+        // ports were empty until `woken`.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
         for entry in &mut self.entries {
@@ -453,8 +453,8 @@ fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
     Ok(())
 }
 
-/// Flips the bit of the payload that `random` selects. The checksum is verified before or computed
-/// later, so the error reaches the program.
+/// Flips the bit of the payload that `random` selects. The checksum was verified before or is
+/// computed later, so the error reaches the program.
 fn turn_a_bit(packet: &mut [u8], random: u32) {
     let start = payload_start(packet).min(packet.len());
     let payload = &mut packet[start..];

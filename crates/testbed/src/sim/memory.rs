@@ -1,6 +1,6 @@
 //! A receiving host's memory, divided among its copies as by a real server. Shares change as copies
 //! start and end. A grant is never withdrawn, so a copy keeps its memory until its data have left
-//! it.
+//! that memory.
 
 use std::collections::BTreeMap;
 

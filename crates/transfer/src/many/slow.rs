@@ -37,8 +37,8 @@ pub(super) struct Slow {
 
 impl Slow {
     /// Records the rate of the source and the rate of all sources. `rate` is `None` while nothing
-    /// is requested from the source, or the source is not connected. Returns the source's usual
-    /// rate if it must be reported as slow.
+    /// is requested from the source, or the source is not connected. If the source must be reported
+    /// as slow, returns its usual rate.
     pub(super) fn look(&mut self, now: Instant, rate: Option<Rate>, all: Rate) -> Option<Rate> {
         let Some(rate) = rate else {
             (self.begun, self.stretch) = (None, None);

@@ -16,8 +16,8 @@ impl Standstill {
         Standstill { since: now, moved: 0 }
     }
 
-    /// Returns the time without progress; `moved` is the progress counter. With `may_rest` the time
-    /// starts again: no source is connected, or all bytes are written.
+    /// Returns the time without progress; `moved` is the progress counter. The time restarts while
+    /// `may_rest` is true, which means that no source is connected or all bytes are written.
     pub(super) fn lasts(&mut self, now: Instant, moved: u64, may_rest: bool) -> Duration {
         if moved != self.moved || may_rest {
             *self = Standstill { since: now, moved };

@@ -59,7 +59,8 @@ struct State {
     version: Option<(u64, FileTime, u64)>,
     /// Number of chunks written.
     chunks: u64,
-    /// Computes the digest of the file; `None` after a hole, because a hole has no digest.
+    /// Computes the digest of the file; `None` before the file begins, and after a hole, because a
+    /// hole has no digest.
     root: Option<RootBuilder>,
     wrong: u32,
     /// The attempt that may write; an earlier attempt may still be running.

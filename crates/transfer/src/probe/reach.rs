@@ -11,7 +11,7 @@ use crate::reactor;
 use crate::session::connect::{look, resolve};
 use crate::session::{Carriers, Identity, Settings};
 
-/// The answers of a server's ports, or the reason why there was none.
+/// The answer of each of a server's ports, or the reason why there was none.
 #[derive(Clone, Debug)]
 pub struct Ports {
     /// The address that was tried.

@@ -525,8 +525,8 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     let (len, grant) = (STRETCH, u64::from(STRETCH) * 5 / 2);
     let mut out = Out::new(&Setup { grant: Bytes::new(grant * 1000), ..setup(2_000, 0) });
     assert_eq!(out.take(10_000).len() as u64, grant);
-    // Two blocks of the first stretch and all blocks of the second are lost. The last block of the
-    // second may still be in flight.
+    // Two blocks of the first stretch and all blocks of the second are missing. The last block of
+    // the second may still be in flight.
     let second = len..2 * len;
     out.acknowledge(selective(
         1,

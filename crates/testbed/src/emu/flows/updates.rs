@@ -199,7 +199,7 @@ impl<'e> Channel<'e> {
         let trouble = |error: io::Error| failed("write an update", &error);
         let mut out =
             sender.0.stdin.take().ok_or_else(|| trouble(io::ErrorKind::NotFound.into()))?;
-        // Repeat until both have joined the channel.
+        // Repeat until the sender and the receiver have joined the channel.
         let late = Instant::now() + READY_WITHIN;
         loop {
             writeln!(out, "{HELLO}").map_err(trouble)?;

@@ -24,7 +24,8 @@ impl FileError {
         FileError { advice: Some(advice.into()), ..self }
     }
 
-    /// Adds advice for a word that is not `known`: the nearest known one, or `otherwise` and all.
+    /// Adds advice for a word that is not `known`: the nearest known word, or `otherwise` and all
+    /// known words.
     pub(super) fn among<'k>(
         self,
         word: &str,
@@ -50,7 +51,7 @@ impl fmt::Display for FileError {
 
 impl core::error::Error for FileError {}
 
-/// A value's place in the text; empty if it comes from outside.
+/// A value's place in the text; empty for a value from outside the file.
 pub(super) type Extent = Range<usize>;
 
 #[derive(Clone, Copy)]
