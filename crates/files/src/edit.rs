@@ -161,7 +161,7 @@ pub struct Remains {
 }
 
 /// Renames `from` to `to` below the same root, replacing a file, or a folder and its content.
-/// Returns the replaced content if it cannot be removed, because that is no error of the move.
+/// If the replaced content cannot be removed, the move still succeeds and returns that content.
 ///
 /// # Errors
 /// The system's error. Everything at `to` is unchanged, unless a sync after the rename failed, or

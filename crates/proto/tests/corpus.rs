@@ -1,5 +1,5 @@
 //! Decodes recorded bytes: each record is a message or fails with the recorded error. The sender
-//! and the receiver of every protocol survive the messages among randomly changed records.
+//! and the receiver of every protocol survive randomly changed records that are still messages.
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
 use longhaul_proto::registry::all;

@@ -37,7 +37,7 @@ pub struct Calls {
 #[derive(Debug)]
 struct Program {
     state: Mutex<State>,
-    /// The number of connections so far: a new connection ends the earlier one.
+    /// The number of connections so far; a new number ends the earlier connection.
     connections: watch::Sender<u64>,
     /// Number of running methods, and how many of them exchange items.
     running: Cell<(usize, usize)>,

@@ -91,7 +91,7 @@ impl KnownServers {
         Ok(found)
     }
 
-    /// Adds a server without an entry. Replaces the file atomically.
+    /// Adds the server if it has no entry. Replaces the file atomically.
     ///
     /// # Errors
     /// As [`find`](KnownServers::find); or the file cannot be written, or has another id for the

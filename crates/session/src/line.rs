@@ -148,8 +148,8 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // After its goodbye the other side needs no more data. Wait nevertheless: a caller counts
-        // this stream until the call returns.
+        // After its goodbye the other side needs no more data. For a bulk stream wait nevertheless:
+        // a caller counts the stream until the call returns.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}
@@ -328,7 +328,7 @@ impl FrameReader {
                         self.start = begin + length;
                         return Ok(Some(begin..self.start));
                     }
-                    // It stays in the buffer, so the next read returns it again.
+                    // The goodbye stays in the buffer, so the next read returns it again.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
                         let reason =

@@ -3,8 +3,8 @@
 //! - A loss does not shrink the window below its floor ([`Window`]).
 //! - Packets are sent twice while there are few ([`Twice`]).
 //! - If the server does not answer at once, a second attempt repeats the client's first packets.
-//! - Small datagrams (pulses) follow each write. They reveal the loss of its last packet after one
-//!   round trip, instead of a timeout of three.
+//! - Small datagrams (pulses) follow each write. They reveal the loss of the write's last packet
+//!   after one round trip; without them a timeout of three round trips would.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -59,8 +59,8 @@ const PULSES_IN: usize = 64;
 /// Buffer for unsent pulses, in bytes.
 const PULSES_OUT: usize = 4 << 10;
 
-/// The announced limit on open streams. The QUIC library replaces ended streams in groups of an
-/// eighth of the limit.
+/// The announced limit on open streams. The QUIC library allows further streams only when more than
+/// an eighth of the limit have ended, so the limit has a reserve of an eighth.
 const ANNOUNCED: usize = STREAMS + STREAMS / 8;
 
 /// Limits on queued datagrams of one undecided handshake, and of all, in bytes.
@@ -104,7 +104,7 @@ fn endpoint(
 }
 
 pub(super) fn client_endpoint(socket: UdpSocket) -> std::io::Result<Endpoint> {
-    // A smaller buffer only costs repairs.
+    // A failure is ignored, because a smaller buffer only costs repairs.
     let _ = request_receive_buffer(&socket, RECEIVE_BUFFER);
     endpoint(socket, EndpointConfig::default(), None, Copies::All)
 }
@@ -133,7 +133,8 @@ fn lasting(identity: &Identity) -> EndpointConfig {
     config
 }
 
-/// Random connection ids: a restarted server must answer the ids of its predecessor.
+/// Random connection ids. The QUIC library's default ids contain a hash with a key of the process,
+/// so a restarted server would drop its predecessor's packets without a reset.
 #[derive(Debug)]
 struct RandomIds;
 
@@ -253,7 +254,7 @@ pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) ->
     let number = send.id().index().to_string();
     let stopped = send.stopped();
     let delivered: Delivered = Box::pin(async move {
-        // Do not wait longer than for an acknowledgement, stop or close.
+        // An acknowledgement, a stop and a close all end the wait.
         let _ = stopped.await;
     });
     let (out, input) = (Box::new(send), Box::new(receive));

@@ -31,7 +31,7 @@ fn socket(emulation: &Emulation, host: &str, v6: bool, port: u16) -> UdpSocket {
     let ip = if v6 { IpAddr::V6(addresses.v6) } else { IpAddr::V4(addresses.v4) };
     let bound = emulation.enter_host(host, || UdpSocket::bind(SocketAddr::new(ip, port)));
     let socket = bound.unwrap().unwrap();
-    // Only real root may exceed the machine's limit.
+    // Only root outside any user namespace may exceed the machine's limit.
     for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
         let _ = try_option(&socket, libc::SOL_SOCKET, option, 8 << 20);
     }

@@ -44,7 +44,7 @@ const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 
 #[test]
 fn the_programs_of_a_killed_emulation_end() {
     let child = need!(started(&["--", "sh", "-c", STUBBORN]));
-    // The output ends when the last process that holds the run's stdout has ended.
+    // Returns only when the last process that holds the run's stdout has ended.
     child.kill();
 }
 
@@ -80,7 +80,7 @@ fn ctrl_c_at_any_moment_leaves_no_process_and_reports_no_success() {
     }
 }
 
-/// A run that ignores `signal` from its start, as in a shell's background job.
+/// The command of a run that ignores `signal` from its start, like a shell's background job.
 fn deaf_to(signal: &str, args: &[&str]) -> Command {
     let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
     let program = [env!("CARGO_BIN_EXE_longhaul"), "emulate"];

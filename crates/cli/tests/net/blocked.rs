@@ -46,7 +46,7 @@ fn a_copy_switches_to_tcp_when_its_data_port_is_blocked() {
         copy.event(|event| event["event"] == "fallback");
         let ended = copy.end();
         let summary = ended.summary();
-        // Incomplete chunks are sent again.
+        // Incomplete chunks of the 10 MB are sent again.
         assert!(ended.taken_up() >= 8_000_000, "{way:?} {ended}");
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         rig.assert_copied(way);

@@ -22,7 +22,7 @@ const ENDS: [End; 2] = [End::Client, End::Server];
 
 /// Waits for 500 sent datagrams, or over TCP for 600 kB.
 fn under_way(copy: &mut Child, cell: Cell) {
-    // Some protocols repair losses only after they have sent everything.
+    // Some protocols repair losses only after they have sent everything, so progress comes late.
     match cell.row() {
         Some(_) => copy.event(|event| event["sent"].as_u64() >= Some(500)),
         None => copy.progressed(600_000),

@@ -199,7 +199,7 @@ impl Cell {
     }
 
     /// Bits of object data that the path could deliver to the copy in the observed time, without
-    /// the part for other traffic.
+    /// the part for other traffic. Not for [`Family::Itself`].
     pub(super) fn available(&self) -> f64 {
         let (rate, all) = (self.object_rate(), WATCHED.as_secs_f64());
         match self.family {
@@ -341,7 +341,7 @@ fn streams(base: &Scenario, tcp: Congestion, count: u32) -> Vec<Flow> {
     (1..=count).map(|n| Flow { name: format!("{}-{n}", tcp.name()), ..one.clone() }).collect()
 }
 
-/// Pauses as on Wi-Fi: about nine times a second, all packets are held for 10 ms on average.
+/// Pauses as on Wi-Fi: about nine a second, each of 10 ms on average, in which no packet arrives.
 fn pauses(chance: &mut Random, delay: Span) -> Vec<Step> {
     let (mut at, mut steps) = (Time::ZERO, Vec::new());
     while at < Time::ZERO + WATCHED {

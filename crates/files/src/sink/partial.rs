@@ -46,8 +46,8 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // An earlier run was interrupted after the file had got its final mode. If even
-                // reading is denied, the copy of this file restarts.
+                // An earlier run may have been interrupted after the file had got its final mode.
+                // If even reading is denied, the copy of this file restarts.
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
                     Err(_) => match folder.look_if_there(name)? {

@@ -90,8 +90,8 @@ impl SendingEnd {
         }
     }
 
-    /// Records that every block of a segment has arrived; returns whether that is new. The last
-    /// incomplete segment finishes the flow.
+    /// Records that every block of a segment has arrived; returns whether that is new. The flow is
+    /// finished when all segments are complete.
     pub(crate) fn set_whole(&mut self, segment: u32) -> bool {
         if self.complete_segments.contains(segment) {
             return false;

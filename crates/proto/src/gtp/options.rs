@@ -1,5 +1,5 @@
-//! The settings: the paper's constants with their sections, and choices for users. Constants of our
-//! own are in `tuning`.
+//! The settings: the paper's constants with their sections, and choices for users. Constants that
+//! are not settings are in `tuning`.
 
 use super::tuning::Tuning;
 use crate::kind::Kind;
@@ -175,7 +175,7 @@ pub(crate) const OUTSTANDING: ProtocolOption = ProtocolOption::new(
     1.0,
 );
 
-/// Loss that the path has at any rate and that shows no congestion; our addition.
+/// Loss that the path has at every rate, so it shows no congestion; our addition.
 pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "tolerated-loss",

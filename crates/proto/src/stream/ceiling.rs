@@ -1,5 +1,5 @@
-//! The rate that the path carries, from the arrivals of frames, as a limit of the sending rate. A
-//! frame is sent as symbols, one in each datagram.
+//! Measures the rate that the path carries from the arrivals of frames, and limits the sending rate
+//! to it. A frame is sent as symbols, one in each datagram.
 //!
 //! The sending rate of a stream is planned from the reported loss and delays. The rate rises with
 //! the loss and with the variation of the delays. If the rate exceeds what the path carries, a

@@ -185,7 +185,7 @@ fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
     for one_in in [0, 100] {
         let little = most_flying(false, one_in);
         assert!(little < 400_000, "{little} bytes where nothing long is expected");
-        // A stalled machine delays packets like a queue; one undisturbed try suffices.
+        // A stalled machine delays packets like a queue, so one good try of six suffices.
         let grew = (0..6).any(|_| most_flying(true, one_in) > 500_000);
         assert!(grew, "half a megabyte was never on its way, at one lost in {one_in}");
     }

@@ -21,8 +21,8 @@ use crate::scenario::Amount;
 const PIECE: usize = 256 * 1024;
 /// How often to check for a stop request.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of buffer for each byte of window. With Linux's bookkeeping, a byte takes about two bytes
-/// of buffer in packets of 1500 bytes, and three in smaller packets.
+/// Bytes of buffer to request for each byte of window. With Linux's bookkeeping, a byte takes about
+/// two bytes of buffer in packets of 1500 bytes, and three in smaller packets; the rest is reserve.
 const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
@@ -49,7 +49,7 @@ pub struct KernelTcp {
 /// A running [`KernelTcp`]; dropping it stops the transfer.
 pub struct Running {
     received: Arc<AtomicU64>,
-    /// Nanoseconds until the last finished connection was complete.
+    /// Nanoseconds from the start to the end of the last finished connection.
     ended: Arc<AtomicU64>,
     counts: Arc<Mutex<Segments>>,
     stop: Arc<AtomicBool>,
@@ -74,7 +74,7 @@ impl core::ops::AddAssign for Segments {
 }
 
 impl Emulation {
-    /// Starts a bulk transfer over all connections together. The measured time includes connecting.
+    /// Starts a bulk transfer. The measured time includes connecting.
     ///
     /// # Errors
     /// [`EmulationError::NoSuchHost`]; or the port is in use, or the kernel lacks the congestion
@@ -109,7 +109,7 @@ impl Emulation {
                         Ok(())
                     }
                     Err(error) => {
-                        // The receiver would wait for this connection.
+                        // Without a stop, the receiver would wait for this connection for ever.
                         until.store(true, Ordering::Relaxed);
                         Err(error)
                     }
@@ -228,7 +228,7 @@ fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "wmem_max"),
     ];
     for (force, ask, limit) in buffers {
-        // Only real root can exceed the limit.
+        // Only root outside any user namespace can exceed the limit.
         sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, asked)
             .or_else(|_| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, ask, asked))?;
         let granted = match ask {
@@ -294,7 +294,7 @@ pub(super) fn accept(
     Ok(None)
 }
 
-/// Receives all connections' data; calls `ended` for each complete one.
+/// Receives all connections' data; calls `ended` when a connection ends without an error.
 fn take_all(
     listener: &TcpListener,
     tcp: &KernelTcp,
@@ -320,7 +320,7 @@ fn take_all(
 /// Writes until `end`, and waits for the other end; returns the counters.
 pub(super) fn give(stream: TcpStream, end: End, stop: &AtomicBool) -> io::Result<Segments> {
     match pour(&stream, end, stop) {
-        // One of two stopping ends finds the other closed.
+        // After a stop, an error only means that the other end closed first.
         Err(error) if !stop.load(Ordering::Relaxed) => return Err(error),
         _ => {}
     }
@@ -363,7 +363,7 @@ pub(super) fn take(
     Ok(())
 }
 
-/// Turns a timeout into `None`.
+/// Turns a timeout or an interrupted call into `None`.
 fn patiently<T>(moved: io::Result<T>) -> io::Result<Option<T>> {
     match moved {
         Ok(moved) => Ok(Some(moved)),

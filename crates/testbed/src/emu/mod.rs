@@ -23,7 +23,7 @@
 //!
 //! TCP buffers on the hosts may grow to at least 64 MiB, if the kernel lets the emulation raise
 //! their limits. UDP sockets are subject to the machine's `net.core.rmem_max` and `wmem_max`; only
-//! real root can exceed them (`SO_RCVBUFFORCE`).
+//! root outside any user namespace can exceed them (`SO_RCVBUFFORCE`).
 
 mod awake;
 mod clock;

@@ -110,7 +110,8 @@ impl CoDelState {
         self.last_count = self.count;
     }
 
-    /// The RFC's `dodequeue`: whether packets waited too long for an interval.
+    /// The RFC's `dodequeue`: whether packets have waited longer than the target for a whole
+    /// interval.
     fn is_late(&mut self, codel: &CoDel, waited: Span, now: Time, ahead: Bytes) -> bool {
         // "Went below - stay below for at least INTERVAL."
         if waited < codel.target || ahead <= self.largest {

@@ -17,7 +17,7 @@ pub struct Flow {
     pub to: usize,
     /// When the flow starts.
     pub start: Time,
-    /// The amount; for mice, of each connection.
+    /// The amount; for short connections ([`Mice`]), the amount of each.
     pub amount: Amount,
     /// The carrier.
     pub traffic: Traffic,

@@ -105,7 +105,7 @@ impl<'n> Routes<'n> {
             .collect()
     }
 
-    /// Each node's first link to `to`, by Dijkstra's algorithm from `to`.
+    /// The first link of each node's route to `to`, by Dijkstra's algorithm from `to`.
     fn tree(&mut self, to: usize) -> &[Option<usize>] {
         let (network, into, nodes) = (self.network, &self.into, self.nodes);
         let first_router = self.first_router;

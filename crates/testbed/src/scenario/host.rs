@@ -31,8 +31,8 @@ pub struct Host {
     pub report_cost: Span,
     /// The receive buffer; datagrams that do not fit are lost.
     pub socket_buffer: Bytes,
-    /// The memory of all copies to this host for data that are incomplete or not yet written, in
-    /// equal parts. `None`: each copy to a disk has 512 MiB, others no limit.
+    /// The memory for data that are incomplete or not yet written. All copies to this host share it
+    /// equally. `None`: each copy to a disk has 512 MiB, others no limit.
     pub memory: Option<Bytes>,
     /// The disk of copies. `None`: copies never wait for one.
     pub disk: Option<Disk>,
@@ -72,7 +72,7 @@ impl Host {
     /// The default send buffer: Linux's `net.core.wmem_default`.
     pub(crate) const DEFAULT_SEND_BUFFER: Bytes = Bytes::new(212_992);
 
-    /// The minimum memory for copies: what a sender may send before a grant.
+    /// The minimum memory for copies: the amount that a sender may send before a grant.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
     /// A host with the default buffers and no other limits.
@@ -104,7 +104,7 @@ impl Pace {
         each.max(bytes)
     }
 
-    /// The highest rate at which the program processes datagrams of `payload`, if limited. It
+    /// The highest rate at which the program processes datagrams of `payload`, if limited. The rate
     /// counts `size` for each datagram.
     pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();

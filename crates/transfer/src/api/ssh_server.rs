@@ -91,7 +91,7 @@ mod tests {
         let read = |folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
         let threads =
             read("/proc/self/task").filter_map(|it| fs::read_to_string(it.join("comm")).ok());
-        // The server replaces standard input and output (0 and 1) by /dev/null.
+        // Standard input and output (0 and 1) do not count: the server replaces them by /dev/null.
         let descriptors =
             read("/proc/self/fd").filter(|it| !it.ends_with("0") && !it.ends_with("1"));
         let targets =
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn serve_and_drop(socket: &Path) {
-        // The first runtime of a process opens descriptors that tokio keeps for signals.
+        // Begin with a runtime: the first one of a process opens descriptors that tokio keeps.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut line = UnixStream::connect(socket).unwrap();
         let before = held();

@@ -25,7 +25,7 @@ pub(super) struct UsedPath {
     receives: bool,
     /// The round-trip time before the copy sent its data.
     rtt: Span,
-    /// The rate that an earlier copy found.
+    /// The rate, round-trip time and loss that an earlier copy found.
     pub(super) remembered: Option<Remembered>,
 }
 
@@ -56,7 +56,8 @@ impl UsedPath {
             // The other end of a pull reports its own sending rate, which may be false. So the
             // goodput that this host measured limits the rate.
             rate: summary.rate.min(summary.goodput.scale(MOST_BELIEVED)),
-            // The session's first measurement may contain a pause of either host.
+            // The session's first measurement may contain a pause of either host, so the shorter
+            // time counts.
             rtt: measured.map_or(self.rtt, |measured| self.rtt.min(measured)),
             loss: summary.path_lost as f64 / sent as f64,
             is_bound_by_path: summary.bound_by == BoundBy::Path,

@@ -22,8 +22,8 @@ const WAITING: usize = 4;
 /// Interval of progress messages to the client.
 const SIGN: Duration = Duration::from_secs(1);
 
-/// Maximum number of surveys that read at the same time, because each takes a disk's whole rate.
-/// Others wait.
+/// Maximum number of surveys that read at the same time; others wait. The limit is low, because
+/// each survey takes a disk's whole rate.
 const READING: usize = 4;
 
 pub(crate) struct Permits {
@@ -72,7 +72,7 @@ pub(crate) async fn answer(
 ) -> Result<(), Error> {
     let filters = survey.filters.iter().map(Filter::from).collect();
     let watch = Watch::default();
-    // Dropped with this call, so that the reading ends if the client disconnects.
+    // This value is dropped with the call, so the reading ends if the client disconnects.
     let looked = EndsWork(watch.clone());
     let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
@@ -136,7 +136,7 @@ fn read(
     send(Surveyed { values, done: true, ..Surveyed::default() })
 }
 
-/// Checks that everything can be read. Otherwise this host is not a source of the object.
+/// Fails if a file could not be read: then this host is not a source of the object.
 fn check(source: &Source) -> Result<(), Error> {
     let Some(failure) = source.failures().first() else { return Ok(()) };
     let what = format!("cannot read {}: {}", failure.shown(), failure.reason);

@@ -20,7 +20,7 @@ use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
 /// Default segment size. Segments are short, so chunks become complete, verified and journalled
-/// soon after they were sent; several segments are in flight.
+/// soon after they were sent.
 pub(crate) const DEFAULT_SEGMENT: Bytes = Bytes::mebi(16);
 
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Terms {
         self.suite == Suite::Plain && self.protocol.is_some()
     }
 
-    /// Returns the lower of the fixed rate and the rate limit; `None` without both.
+    /// Returns the lower of the fixed rate and the rate limit; `None` if neither is set.
     pub(crate) fn cap(&self) -> Option<Rate> {
         let both = [self.rate, self.rate_limit];
         both.into_iter().flatten().min()
@@ -101,7 +101,7 @@ impl Terms {
     }
 }
 
-/// The sizes may come from the other side.
+/// Returns an error for invalid sizes, because the sizes may come from the other side.
 pub(crate) fn layout(object_len: u64, segment: Bytes, block: u32) -> Result<Layout, Error> {
     Layout::new(Bytes::new(object_len), segment, Bytes::new(CHUNK), block).map_err(|error| {
         let what = format!(
