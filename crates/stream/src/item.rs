@@ -31,12 +31,12 @@ pub struct Received {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// Delay from the sender to the reader: half of both hops' round-trip times, plus the delay
-    /// behind the fastest recent datagram.
+    /// Delay from the sender to the reader: half of the round-trip times between sender and server
+    /// and between server and receiver, plus the delay behind the fastest recent datagram.
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,
-    /// Number of the frame's restored datagrams. The first frame of a payload counts the restored
-    /// datagrams of the whole payload, the others have 0.
+    /// Number of the frame's restored datagrams. For frames that were sent together, the first
+    /// frame counts the restored datagrams of all of them, the others have 0.
     pub restored: u16,
 }

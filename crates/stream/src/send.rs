@@ -74,7 +74,7 @@ pub struct Status {
     pub datagrams: u64,
     /// UDP payload of the sent datagrams, in bytes.
     pub bytes: u64,
-    /// Datagrams that receivers have requested again.
+    /// Datagrams sent again, because receivers requested them.
     pub resent: u64,
 }
 

@@ -57,8 +57,8 @@ impl Random {
         Span::from_secs_f64(-libm::log(1.0 - self.unit()) * mean.as_secs_f64())
     }
 
-    /// Number of failed trials before the first success of probability `share`; [`u64::MAX`] if it
-    /// is zero. Needs one random number.
+    /// Number of failed trials before the first success of probability `share`; [`u64::MAX`] if
+    /// `share` is zero. Needs one random number.
     pub(crate) fn failures_before_success(&mut self, share: f64) -> u64 {
         if share <= 0.0 {
             return u64::MAX;

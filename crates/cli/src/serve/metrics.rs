@@ -1,7 +1,7 @@
 //! The metrics of a server as OpenMetrics text.
 //!
-//! A name ends with its unit, if it has one; a counter's samples end with `_total`. No label has a
-//! path, a client's id or a name. Otherwise clients could create any number of series.
+//! A name ends with its unit, if it has one; a counter's samples end with `_total`. No label holds
+//! text of a client, such as a path or an id: clients could then create any number of series.
 
 use std::fmt::Write;
 

@@ -35,7 +35,7 @@ struct Entry {
     mode: u32,
 }
 
-/// This shape has the contents of a folder.
+/// The shape of a list with the contents of a folder.
 const CONTENTS: u32 = 3;
 
 fn list(entries: &[Entry]) -> Vec<u8> {
@@ -195,8 +195,8 @@ fn an_impossible_offer_is_refused_with_its_numbers() {
     pair.cp(&[&"file", &pair.at("")]).summary();
 }
 
-/// Messages that announce a list of `announced` bytes. The stream keeps the order, so the `Pass`
-/// shows that the list has ended.
+/// Messages that announce a list of `announced` bytes, and send `encoded`. The stream keeps the
+/// order, so the `Pass` shows that the list has ended.
 fn cut_short(encoded: &[u8], announced: u64) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let offer = Offer { streamed_len: announced, manifest_digest, ..Offer::default() };

@@ -7,9 +7,9 @@
 //!   breaker, counters.
 //! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
-//! - [`repairs`], [`arrived`]: the sender's and the receiver's blocks, for a protocol that numbers
-//!   blocks from the start of the object instead of the segment. They use [`losses`], the loss
-//!   list, and [`complete_segments`], the complete segments.
+//! - [`repairs`]: the blocks that a sender has to send again, in a loss list ([`losses`]).
+//!   [`arrived`]: the blocks that a receiver has. Both number blocks from the start of the object.
+//! - [`complete_segments`]: which segments are complete.
 //! - [`seen_numbers`]: which numbered messages have arrived. [`again`]: repetition with backoff
 //!   during silence. [`mod@grace`]: how long to wait for an overtaken datagram.
 //! - [`loss_window`]: the loss ratio of recent datagrams.

@@ -51,8 +51,7 @@ pub(crate) trait RateController: Send {
     /// Notes that `count` datagrams, from number `first` on, have left.
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64);
 
-    /// Maximum number of datagrams in a burst. A driver (the sending program) that is on time sends
-    /// half a burst at a time.
+    /// Maximum number of datagrams in a burst.
     fn burst(&self) -> u64 {
         u64::MAX
     }

@@ -56,10 +56,10 @@ pub struct Status {
     pub connected: bool,
     /// Messages that the program has offered.
     pub messages: u64,
-    /// Messages that the server has received; with datagrams, that were sent.
+    /// Messages that the server has received; with datagrams, messages that were sent.
     pub taken: u64,
-    /// Messages that a newer one replaced before they were sent, or that exceeded 4,096 waiting
-    /// keys.
+    /// Messages that a newer one replaced before they were sent, or that were dropped because more
+    /// than 4,096 keys waited.
     pub replaced: u64,
     /// Messages that the server has dropped or not received.
     pub dropped: u64,
@@ -102,7 +102,7 @@ pub(super) struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
     room: Arc<Semaphore>,
-    /// Content of the messages from the queue, and sent bytes.
+    /// Measures the messages that left the queue, and the sent bytes.
     meter: Mutex<Meter>,
 }
 

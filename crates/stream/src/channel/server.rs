@@ -304,7 +304,7 @@ impl Taking {
         }
         match message {
             Some((message, _)) => {
-                // Add the minimum time on the path to its age.
+                // Add the path's minimum one-way delay to the message's age.
                 let born = message.born.saturating_sub_unsigned(micros(self.rtt.now() / 2));
                 self.publish(Message { born, ..message });
                 Ok(true)

@@ -29,8 +29,7 @@ const ONE: &str = "SWARM";
 const MANY: &str = "SWARM_RUNS";
 
 /// A case with a known weakness, which gets five times the usual limit: 10 % loss, a queue of 3
-/// packets and an outage of 3.8 s. The rate of the second flow (`fobs-table`) stays low. Of nine
-/// seeds, seven take at most 22 s, the others 220 and 416 s.
+/// packets and an outage of 3.8 s. The rate of the second flow (`fobs-table`) stays low.
 const SLOW: (&str, u64) = ("rbudp", 60);
 
 fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
@@ -43,8 +42,8 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     if case.wild {
         return Ok(outcome);
     }
-    // TCP has no limit: a loss burst has a length in packets, so without other flows a connection
-    // can back off for a long time within one.
+    // TCP has no limit. A loss burst ends after a number of packets, so a connection that is alone
+    // on the path can back off for a long time before the burst ends.
     for flow in outcome.flows.iter().filter(|flow| find(&flow.carrier).is_some()) {
         let (name, carrier) = (&flow.name, &flow.carrier);
         let Some(finished) = flow.finished else {
@@ -72,7 +71,7 @@ struct Replay<'r> {
 }
 
 impl Replay<'_> {
-    /// Repeats the run; `longhaul sim` would not check the limits.
+    /// Returns the command that repeats the run; `longhaul sim` would not check the limits.
     fn command(&self) -> String {
         let Replay { row, seed, .. } = self;
         format!("{ONE}={}:{seed} cargo test -p longhaul-testbed --test sim_swarm", row.name)
@@ -108,7 +107,7 @@ fn check(row: &Row, seed: u64) -> SimOutcome {
     judge(row, seed, &case).unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", row.name))
 }
 
-/// Features without which a swarm would prove nothing.
+/// Counts of the events that the runs of a swarm have to cause.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     dropped: u64,

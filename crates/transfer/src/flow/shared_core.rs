@@ -166,7 +166,7 @@ impl Inner {
         }
     }
 
-    /// Reports other incoming traffic to the core, if the core uses it and the interval has passed.
+    /// Reports other incoming traffic to the core, if the core uses it and a report is due.
     fn look(&mut self, now: Time) {
         if !self.watch.is_due(now) || !self.core.wants_others() {
             return;
@@ -237,8 +237,8 @@ impl CountedPort {
     }
 }
 
-/// Returns the number of bytes that arrived at a port. Datagrams that the full socket dropped are
-/// included, because the link carried them too.
+/// Returns the number of bytes that arrived at a port, with an estimate for datagrams that the full
+/// socket dropped: the link carried them too.
 fn came_to(port: &PortHandle) -> u64 {
     let seen = port.statistics();
     let each = seen.bytes as f64 / seen.received.max(1) as f64;
