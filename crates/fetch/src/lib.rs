@@ -6,7 +6,8 @@
 //! - [`Digest`] and [`Hasher`]: the digest that a server published, and its computation.
 //!
 //! The client does not trust the server: a body never exceeds the requested range, and each reply
-//! must agree with the opened version in its size, and in its strong ETag and time if it has them.
+//! must agree with the opened version in its size, and in strong ETag and time if the reply has
+//! them.
 //! All calls block. The crate does not access files.
 
 mod client;

@@ -34,8 +34,8 @@ use longhaul_text::CallOption;
 /// Maximum number of connections in the kernel's queue.
 const BACKLOG: i32 = 1024;
 
-/// Limit on refusals in progress. Beyond it, the oldest refusal of the network with the most ends
-/// before the client has received the reason.
+/// Limit on refusals in progress. Beyond it, one refusal ends before its client has received the
+/// reason: the oldest refusal of the network that has the most refusals.
 const STRANGERS: usize = 32;
 
 /// The charge to a network for each handshake without rights. Twenty at once, or one every three
@@ -70,7 +70,7 @@ pub struct Dropped {
     pub foreign: u64,
     /// Clients whose handshake took too long.
     pub timed_out: u64,
-    /// Clients that new clients evicted.
+    /// Clients that were dropped to make room for new clients.
     pub evicted: u64,
     /// Clients with an invalid first message, or without a common protocol version.
     pub versions: u64,

@@ -29,7 +29,7 @@ const LEAST_LOSS: f64 = 0.000_5;
 /// reports.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// The total stays within 1 % although a loss ratio from few reports has an error. A remembered
+/// With the error of a loss ratio from few reports, the addition stays within 1 %. A remembered
 /// ratio has no such error, so its share may be larger.
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;

@@ -73,7 +73,7 @@ pub(crate) struct Bridge {
 
 struct State {
     epoch: Epoch,
-    /// The next sender's number; none is used twice.
+    /// The next sender's number; an epoch uses none twice.
     next: u32,
     speaking: u32,
     /// Senders of this and the previous epoch, by epoch and number.

@@ -66,8 +66,8 @@ impl Ears {
         Ears { now, before: None, own, early, lost: 0, scratch, joined }
     }
 
-    /// Sets the key of a new epoch. Appends the messages of datagrams that arrived before it to
-    /// `out`. Ignores a known key: a new [`Known`] would not recognise duplicates.
+    /// Sets the key of a new epoch. Appends to `out` the messages of datagrams that arrived before
+    /// the key. Ignores a known key: a new [`Known`] would not recognise duplicates.
     pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Received>) {
         let before = self.before.as_ref().map(|(known, _)| &known.epoch);
         if self.now.epoch == epoch || before == Some(&epoch) {

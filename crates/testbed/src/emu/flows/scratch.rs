@@ -48,7 +48,8 @@ impl Scratch {
         let sweeper = Command::new("/bin/sh")
             .args(["-c", SWEEP, "sh"])
             .arg(folder.path())
-            // A shell's `kill -9 %1` kills the whole process group.
+            // A shell's `kill -9 %1` kills this process with its whole group. The sweeper must
+            // survive, so it has its own group.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
