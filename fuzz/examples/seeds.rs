@@ -354,8 +354,8 @@ fn journals() -> Vec<Vec<u8>> {
     vec![bytes, torn, made]
 }
 
-/// Returns three runs, each with another object. Each run is a setup and 40 steps, which begin with
-/// the bytes of `steps` in turn.
+/// Returns three runs, each with another setup. A run is a setup and 40 steps, which begin with the
+/// bytes of `steps` in turn.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
         // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.

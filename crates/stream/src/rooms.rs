@@ -140,7 +140,7 @@ impl Rooms {
         self.numbers.get()
     }
 
-    /// Starts a stream; replaces the sender if it has the same id.
+    /// Starts a stream. Replaces an existing sender that has the same id.
     pub(crate) fn begin(
         &self,
         name: &Key,

@@ -16,7 +16,7 @@ fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     copy.kill();
     let (partial, journal) =
         (pair.there.join(".file.lh-part"), pair.there.join(".file.lh-journal"));
-    // The journal has at least three chunks: its header has 40 bytes, a chunk 48.
+    // The journal has at least four chunks: its header has 40 bytes, a chunk 48.
     assert!(fs::metadata(&journal).expect("it is kept").len() > 200);
     let rotten = File::options().write(true).open(&partial).expect("it is kept");
     let then = fs::metadata(&partial).unwrap().modified().unwrap();

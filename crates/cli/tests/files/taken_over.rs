@@ -28,7 +28,7 @@ fn the_same_command_takes_over_the_copy_of_a_silent_client() {
     assert!(remains(&pair.there).is_empty());
 }
 
-/// Bytes that arrived before the server accepted a copy.
+/// Bytes that were lost because they arrived before the server accepted the copy.
 fn lost_early(summary: &Value) -> u64 {
     let count = |name: &str| summary[name].as_u64().expect("it is a count");
     count("early_lost") * count("payload_bytes")

@@ -61,7 +61,7 @@ impl Pool {
     }
 
     /// Returns the rate that the trains show, in bits a second, for datagrams of `datagram` bytes.
-    /// `None` while there are too few trains or arrival times.
+    /// `None` without a train, and for a poor pool while there are too few trains or arrival times.
     ///
     /// A flow's first train, alone, gives its measured rate. All other rates are reduced by the
     /// timing error, so that they do not lead to an overload.

@@ -53,7 +53,8 @@ impl TsunamiSender {
         let target = controller(setup);
         let mut delay = Delay::new(setup, target.rate());
         if setup.rate.is_none() {
-            // The search for the target converges from below.
+            // The search for the target starts low and converges from below, so the delay needs no
+            // slow start of its own.
             delay.start_at_target();
         }
         TsunamiSender {

@@ -27,8 +27,8 @@ pub struct EmulationSpec {
     /// The seed of all random losses and delays. The programs' timing may still differ.
     pub seed: u64,
     /// Hosts with a network card: the host's index, and the card's rate including framing. Packets
-    /// that wait for the card occupy the programs' send buffers. A kernel that cannot do this gives
-    /// a notice.
+    /// that wait for the card occupy the programs' send buffers. If the kernel cannot do this, the
+    /// emulation has a notice.
     pub cards: Vec<(usize, Rate)>,
 }
 

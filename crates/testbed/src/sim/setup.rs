@@ -36,8 +36,8 @@ pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
     settings(copy).map(drop)
 }
 
-/// The setup of a copy of `object` bytes over a route of `rtt`, in packets of up to `mtu` bytes. In
-/// `limited` memory the object is divided into chunks, which become free one by one.
+/// The setup of a copy of `object` bytes over a route of `rtt`, in packets of up to `mtu` bytes. If
+/// the memory is `limited`, the object is divided into chunks, which become free one by one.
 pub(super) fn setup(
     copy: &Transfer,
     flow: FlowId,

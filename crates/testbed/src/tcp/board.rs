@@ -196,8 +196,8 @@ impl Board {
         found
     }
 
-    /// Finds lost repairs, and returns their number. A repair is lost if a segment that was sent
-    /// more than `reordering` after it has arrived (RFC 8985, 6.2).
+    /// Finds lost repairs, and returns their number. A repair is lost if a segment has arrived that
+    /// was sent more than `reordering` later than the repair (RFC 8985, 6.2).
     fn judge_repairs(&mut self, reordering: Span) -> u32 {
         let mut found = 0;
         while let Some(&(at, number)) = self.repairs.front() {

@@ -258,7 +258,7 @@ impl Hooks for ClientHooks {
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
-        // The reader of an output may take any time.
+        // The reader of an output may take any time, so waiting for the reader is no stall.
         let is_read = self.output.as_ref().is_some_and(Output::is_waiting);
         if count != state.last_count || is_read {
             state.last_count = count;

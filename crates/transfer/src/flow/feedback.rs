@@ -173,7 +173,7 @@ mod tests {
             self.command.recv_timeout(Duration::from_secs(60)).expect("the thread is told")
         }
 
-        /// The challenge may have been repeated meanwhile.
+        /// Returns the address to which the flow moves. Skips repeated challenges.
         fn moved(&self) -> SocketAddr {
             loop {
                 match self.command() {
