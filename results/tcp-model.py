@@ -36,7 +36,7 @@ The last column has the first of these reasons that applies, or "unexplained".
 - **late**: the emulator was late in every run, so the kernel's path was not the model's path.
 - **RTT**: with the round-trip time that the kernel measured, the model differs by at most {CLOSE:.0%}; the
   column has this goodput of the model and the difference. Goodput under loss is proportional to 1 / RTT,
-  and at an RTT of 1 ms each wait for a core counts.
+  and at an RTT of 1 ms each wait for a CPU core adds much to the RTT.
 - **chance**: with loss, the range of the kernel's runs and the range of the model's seeds overlap; the column
   has both. At an RTT of 100 ms a run has only a few dozen round trips, and the first loss, which ends slow
   start, decides the result.

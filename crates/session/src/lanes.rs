@@ -33,10 +33,10 @@ const CHUNK: usize = 17 << 10;
 /// Bytes of the length before each chunk.
 const LENGTH: usize = 2;
 
-/// The first bytes of a lane: its stream, and its place in it.
+/// The first bytes of a lane: the number of its stream, and the lane's place in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Preface {
-    /// A random number of the stream.
+    /// The random number of the stream.
     bundle: u128,
     index: u8,
     lanes: u8,
@@ -96,7 +96,7 @@ pub(super) async fn connect(
     Ok(Lanes::new(streams))
 }
 
-/// A lane that waits for the other lanes of its stream. Dropping the sender wakes its task.
+/// A lane that waits for the other lanes of its stream. Dropping the sender wakes the lane's task.
 type Waiting = (TcpStream, oneshot::Sender<()>);
 
 struct Incomplete {

@@ -158,7 +158,7 @@ impl Shared {
                     let turn = turns.clone().acquire_owned().await;
                     let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // The send fails only with the writer, which reports its error.
+                    // The send fails only after an error of the writer, which reports it.
                     let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;

@@ -1,4 +1,4 @@
-//! A receiver's flow. Each datagram has a symbol of a frame: an original (a part of its bytes), or
+//! A receiver's flow. Each datagram has a symbol of a frame: an original (a part of the frame), or
 //! a repair, which can replace a lost original. Frames with enough symbols go to the thread that
 //! restores originals. A payload (frames sent together) counts as one frame here.
 
@@ -86,8 +86,8 @@ impl Frame {
 
 pub(crate) enum Gathered {
     Whole(Frame),
-    /// Missing frames: the first, the last, and how many of them arrived (but the reader was too
-    /// slow).
+    /// Frames that the reader does not get: the first, the last, and how many of them arrived but
+    /// were dropped because the reader was too slow.
     Gap(u32, u32, u32),
     Begun(Terms),
     Ended,
@@ -118,7 +118,6 @@ pub(crate) struct Gathering {
     overdue: u64,
 }
 
-/// A shared [`Gathering`]. The lock is taken once per batch, and no code panics under it.
 pub(crate) type Shared = Arc<Mutex<Gathering>>;
 
 pub(crate) fn lock(shared: &Shared) -> MutexGuard<'_, Gathering> {
@@ -157,7 +156,7 @@ impl Gathering {
         self.over
     }
 
-    /// Handles the server's report; `own` is the round-trip time to it.
+    /// Handles the server's report; `own` is the round-trip time to the server.
     fn on_phase(&mut self, now: Time, phase: &Phase, own: Span) {
         match *phase {
             Phase::Idle => {}
@@ -197,8 +196,8 @@ impl Gathering {
             return;
         }
         let placed = run.core.on_symbol(at, &head);
-        // Symbols sent again say nothing about the path's delay. Only frames without repairs have
-        // them.
+        // A symbol that was sent again says nothing about the path's delay. Frames with repairs
+        // have no such symbols.
         let is_first = head.repairs > 0 || placed == Placed::Keep;
         if head.index == 0 && is_first && !run.core.is_requested(head.frame) {
             self.meter.on_stamp(at, head.at);

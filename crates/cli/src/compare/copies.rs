@@ -28,7 +28,7 @@ const MEMORY: Bytes = Bytes::mebi(512);
 const STALL: Duration = Duration::from_secs(60);
 const PIECE: usize = 1 << 20;
 
-/// Takes the candidates in turn, `--repeat` times.
+/// Copies with each candidate in turn, `--repeat` times.
 pub(super) fn run(
     args: &CompareArgs,
     host: &Location,

@@ -353,9 +353,9 @@ pub(super) static FILE: Experiment = Experiment {
               difference} % faster than the study's best run, and three times as fast as the \
               worst. If the card drops packets instead of making the host wait, SABUL has only \
               {SABUL, a card that drops} Mbit/s, with {SABUL, a card that drops | lost, as \
-              reported} reports. With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % \
-              faster than in the study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than \
-              in three of the study's four runs.\n\n\
+              reported} reported losses. With the study's rates FOBS is {FOBS at 86 Mbit/s | \
+              difference} % faster than in the study, and Tsunami has {Tsunami at 80 Mbit/s} \
+              Mbit/s, more than in three of the study's four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
               from simulated] | 1} % below it, after five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \

@@ -288,7 +288,7 @@ mod tests {
         let totals = Totals { current: 300e6, loss: 0.4, ..totals };
         let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));
-        // Other traffic of less than 5 % of the link does not end the search over several paths.
+        // Trains count only while other traffic has less than 5 % of the link.
         let mut trains = Trains::default();
         [1e9, 1e9].into_iter().for_each(|rate| trains.add(rate));
         let totals = Totals { trains, ..totals };

@@ -3,7 +3,7 @@
 //! RFC 998: when a buffer's data begin, the receiver sets a timer to the time that the buffer takes
 //! at the negotiated rate. If blocks are missing when the timer expires or the buffer's last packet
 //! arrives, the receiver requests them with RESEND and sets the timer again. This receiver also
-//! sets the timer again at each arrival, and waits a grace for late blocks after the last packet.
+//! sets the timer again at each arrival, and after the last packet waits briefly for late blocks.
 
 use core::ops::Range;
 

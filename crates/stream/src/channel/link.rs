@@ -55,7 +55,7 @@ impl Feed for FromRoom {
         loop {
             match self.room.read(|log| self.cursor.take(log))? {
                 Taken::Message(message) => return Some(((*message).clone(), None)),
-                // Only this link loses messages.
+                // The link was too slow: the other server does not get these messages.
                 Taken::Lost(_) => {}
             }
         }

@@ -8,7 +8,7 @@ use crate::link::SpecError;
 /// Why an emulation, or a program in it, failed.
 #[derive(Debug)]
 pub enum EmulationError {
-    /// This user may not create namespaces or TUN devices.
+    /// A namespace or a TUN device could not be created.
     Forbidden(String),
     /// The specification is invalid.
     Spec(String),
@@ -25,7 +25,7 @@ pub enum EmulationError {
     NoSuchHost(String),
     /// Another system error: the operation, and the reason.
     System(&'static str, io::Error),
-    /// A program of the flows could not be prepared.
+    /// A flow's program could not be prepared.
     Program(String),
     /// The emulation has ended.
     Ended,

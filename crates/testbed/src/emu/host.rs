@@ -21,10 +21,10 @@ const DEVICE_QUEUE: u32 = 2_048;
 /// Maximum size of a TCP buffer: the machine's own limit, often 4 MiB, would limit the path.
 const TCP_BUFFER: u64 = 64 << 20;
 
-/// The largest burst of a card: a super-packet with all its headers.
+/// The largest burst of a card in bytes: a super-packet with all its headers.
 const CARD_BURST: u32 = 72_000;
 
-/// Maximum bytes that wait for a card; the sockets fill up before.
+/// Maximum bytes that wait for a card: more than the programs' socket buffers hold.
 const CARD_ROOM: u32 = 512 << 20;
 
 pub(super) struct Host {
@@ -152,7 +152,7 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     sys::set_ipv4(v4.as_fd(), sys::DEVICE, addresses.v4, Ipv4Addr::new(255, 255, 255, 0))?;
     sys::set_up(v4.as_fd(), "lo")?;
     sys::set_up(v4.as_fd(), sys::DEVICE)?;
-    // Below 1280 bytes, or without IPv6, a device has only IPv4.
+    // With an MTU below 1280 bytes, or without IPv6, a device has only IPv4.
     if mtu >= 1280
         && let Ok(v6) = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
     {

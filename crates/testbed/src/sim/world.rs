@@ -125,7 +125,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Takes packets from a link before other events are due.
+    /// Delivers a link's packets until another event is due earlier than the next packet.
     fn drain(&mut self, index: u32) -> Result<(), SimError> {
         while let Some(packet) = self.fabric.take_first(index) {
             self.arrive(packet)?;

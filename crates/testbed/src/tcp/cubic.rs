@@ -24,7 +24,7 @@ const LOOK_EVERY: Span = Span::from_millis(32);
 const FIRST_EVERY: u32 = 20;
 /// The window grows by at most one segment per two arrivals.
 const LEAST_EVERY: u32 = 2;
-/// Represents no growth, in windows of arrivals per increment.
+/// Stands for no growth: the window grows by a segment after this many windows of arrivals.
 const HARDLY: u32 = 100;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -188,8 +188,8 @@ mod tests {
             }
             windows.push(follower.window);
         }
-        // After the loss the window is 14, and the curve one above it until the next clock tick (4
-        // ms): one more in each round trip (1 ms).
+        // After the loss the window is 14. Until the next clock tick (4 ms) the curve is one
+        // segment above it, so the window grows by one segment in each round trip (1 ms).
         assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
         assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
         assert!(windows[59] > 30, "{windows:?}");

@@ -90,7 +90,7 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
         settings(&mut random, &mut text, carrier, wild, &mut bounds);
     }
     cross_traffic(&mut random, &mut text, &network, &path, &mut bounds);
-    // A rate above capacity loses most of the data, so the limit is 20 times the sending time, and
+    // A rate above capacity loses most of the data, so the limit is 20 times the sending time, plus
     // four times the longest time without new data.
     let arrives = (1.0 - path.loss).powi(network.hops as i32);
     let share = bounds.slowest as f64 * 1e6 / bounds.flows as f64;

@@ -44,8 +44,8 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// Describes a copy of `sources` to `destination`. At least one end is on this host. Several
-    /// sources need a folder as destination, unless they are replicas
+    /// Describes a copy of `sources` to `destination`. At least one end must be on this host.
+    /// Several sources need a folder as destination, unless they are replicas
     /// ([`CopyRequest::replicas`]).
     pub fn copy<S: IntoLocation>(
         &self,

@@ -51,7 +51,7 @@ pub enum Event {
     },
     /// The transfer tried several numbers of TCP connections.
     Streams {
-        /// The number of connections that carry the data, or carried it last.
+        /// The number of connections that carry the data, or carried them last.
         count: u32,
         /// Whether `count` is the best of the numbers tried. If not, the transfer ended during the
         /// search.

@@ -1,4 +1,4 @@
-//! The common part of the handles of running calls.
+//! The common part of the handles of transfers and probes.
 
 use tokio::sync::oneshot;
 

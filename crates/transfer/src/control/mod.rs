@@ -3,7 +3,7 @@
 //! The client opens with a [`Request`]. Most other messages depend on the direction of the copy,
 //! not on which side is the client: a *sending end* has the source, a *receiving end* has the
 //! destination. Messages are protobuf, so old and new versions can communicate. The code that uses
-//! a message first checks it against the object, before it allocates anything.
+//! a message checks it against the object before it allocates anything.
 //!
 //! | from | message | when it is sent, or what it says |
 //! | --- | --- | --- |

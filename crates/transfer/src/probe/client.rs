@@ -182,7 +182,8 @@ impl Probing<'_> {
         Ok(Trips::of(&trips.await.map_err(lost)?))
     }
 
-    /// Measures one direction at the given rates, or at the default series of rates until it ends.
+    /// Measures one direction at the given rates, or at rising default rates until the path is
+    /// full.
     async fn climb(
         &mut self,
         way: Way,

@@ -20,15 +20,15 @@ use crate::reactor;
 use crate::session::{PeerId, Session, listen};
 use crate::write::budget::Budget;
 
-/// Maximum bytes that the client receives: a longer answer fails, as if it had disconnected.
+/// Maximum bytes of all answers. A write beyond them fails, as if the client had disconnected.
 const MOST_ANSWERS: usize = 1 << 20;
 
 /// Runs the session of a client with the id `peer`, which sends `said` and hangs up. Returns the
 /// server's answers.
 ///
 /// # Errors
-/// The root or a subfolder of `options` is not a folder, its list of clients contains an id twice,
-/// its memory is too small, or no port is free.
+/// The root or a subfolder in `options` is not a folder, the list of clients contains an id twice,
+/// the memory is too small, or no port is free.
 #[doc(hidden)]
 pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec<u8>, Error> {
     let answers = Answers::default();

@@ -8,8 +8,9 @@ use longhaul_proto::time::{Span, Time};
 use super::{Tally, UpdatesRun};
 use crate::link::{Fate, Link};
 
-/// A segment's content, and its headers, in bytes.
+/// Bytes of content in a full segment.
 const SEGMENT: usize = 1_448;
+/// Bytes of a segment's headers.
 const HEADERS: u32 = 52;
 /// Segments of the first window.
 const FIRST: f64 = 10.0;

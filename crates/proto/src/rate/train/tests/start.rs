@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Passes on a pulse that reports only datagrams sent before those of the first rate.
+/// Passes `trains` a pulse that reports only datagrams sent before the first rate applied.
 fn trickled(trains: &mut Trains, rtt: Span) {
     let pulse = Pulse { highest: 100, ..Pulse::default() };
     trains.epoch.from = 160;
