@@ -7,8 +7,7 @@
 //!
 //! The client does not trust the server: a body never exceeds the requested range, and each reply
 //! must agree with the opened version in its size, and in strong ETag and time if the reply has
-//! them.
-//! All calls block. The crate does not access files.
+//! them. All calls block. The crate does not access files.
 
 mod client;
 mod digest;
