@@ -67,7 +67,7 @@ pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
     let _ = VIEW.set(cancel.clone());
     let wait = || {
         let stdout = io::stdout();
-        // Poll then returns only when the other end of the pipe is closed.
+        // Without flags, `poll` returns only when the other end of the pipe is closed.
         let mut pipe = [PollFd::new(&stdout, PollFlags::empty())];
         while poll(&mut pipe, None) == Err(Errno::INTR) {}
         if pipe[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {

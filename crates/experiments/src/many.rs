@@ -67,7 +67,7 @@ fn evenness(outcome: &CaseOutcome) -> f64 {
     fairness(&outcome.flows.iter().map(CaseFlow::goodput).collect::<Vec<_>>())
 }
 
-/// The flows' mean of data sent beyond the object, in per cent of the object.
+/// Data sent beyond the object, in per cent of the object; the mean of all flows.
 fn waste(outcome: &CaseOutcome) -> f64 {
     let mean: f64 = outcome.flows.iter().map(CaseFlow::waste).sum();
     mean / outcome.flows.len() as f64

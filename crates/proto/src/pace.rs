@@ -28,7 +28,7 @@ const CREDIT: Span = Span::from_millis(10);
 /// Catch-up rate, in per cent of the rate.
 const CATCH_UP: u64 = 120;
 
-/// Datagrams that a late driver may always send together if its lateness is forgiven
+/// Minimum number of extra datagrams for a driver whose lateness is forgiven
 /// ([`Pacer::forgive`]): TCP's initial window (RFC 6928).
 const OWED: u64 = 10;
 

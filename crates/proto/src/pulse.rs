@@ -202,7 +202,7 @@ impl TrainMeter {
 
     fn end(&mut self) -> bool {
         let Some(train) = self.current.take() else { return false };
-        // All datagrams arrived in one batch, too fast for this clock.
+        // With only one arrival time there is no span to measure.
         if train.last == train.first {
             return false;
         }

@@ -1,5 +1,5 @@
 //! The first message in each direction of each stream: the sender's protocol versions and the
-//! stream's service. Neither side waits for it before its next message, so it costs no round trip.
+//! stream's service. Neither side waits for the other's hello, so hellos cost no round trip.
 
 use std::ops::RangeInclusive;
 

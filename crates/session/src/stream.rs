@@ -127,7 +127,8 @@ pub(super) async fn client(
     connection.open("", 0).await.map_err(|error| Failure::other(error.what))
 }
 
-/// Returns the session over a TCP connection; `None` for a lane whose stream another call returns.
+/// Returns the session over a TCP connection. Several TCP connections (lanes) may carry one
+/// session: then one call returns the session, and the calls for the other lanes return `None`.
 pub(super) async fn accept(
     mut stream: TcpStream,
     remote: SocketAddr,

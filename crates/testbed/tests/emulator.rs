@@ -54,8 +54,8 @@ fn sockets(emulation: &Emulation, v6: bool) -> (UdpSocket, UdpSocket) {
     (a, b)
 }
 
-/// Sends `super_packets` of `segments` segments of `bytes` bytes, each with its number and then the
-/// number's lowest byte.
+/// Sends `super_packets` of `segments` segments of `bytes` bytes. A segment has its number, then
+/// copies of the number's lowest byte.
 fn send_numbered(socket: &UdpSocket, super_packets: u32, segments: u32, bytes: usize) {
     try_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes as i32).unwrap();
     for n in 0..super_packets {
@@ -578,7 +578,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// A host's card makes its programs wait; its queue alone would drop most of the test's 4.2 MB.
+/// A host's card makes the host's programs wait; the card's queue alone would drop most of the
+/// test's 4.2 MB.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));

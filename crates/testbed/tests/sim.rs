@@ -300,7 +300,8 @@ fn intermittent_udp_has_its_rate_for_its_share_of_the_time() {
     }
 }
 
-/// The number of mice that start in each interval of 50 ms: of 4,000, one every 10 ms on average.
+/// The number of mice that start in each interval of 50 ms. 4,000 mice start, one every 10 ms on
+/// average.
 fn mice_by_interval(arrivals: &str) -> Vec<f64> {
     const SIZE: u64 = 1_000;
     let flow =

@@ -17,7 +17,7 @@ use crate::quantity::parse_bytes;
 use crate::reach::parse_pin;
 use crate::{config, console, descriptors, exit, json, notify, plain, signals};
 
-/// Pass messages and streams between clients, and to other reflectors; serve no files
+/// Pass messages and streams between clients, and messages to other servers; serve no files
 ///
 /// The first id that uses a room creates it; the right `channel=wo`, `ro` or `rw` suffices. With
 /// --link, a room here and the room of the same name at another server are one room; chains and

@@ -30,7 +30,7 @@ fn give(folder: &Path, user: u32) {
 }
 
 /// A pair for programs that run as the user `nobody` if the tests run as root. This user can read
-/// the pair's folders and owns its identities.
+/// the pair's folders and owns the pair's identities.
 pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();
     if !rustix::process::geteuid().is_root() {

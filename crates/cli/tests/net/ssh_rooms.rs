@@ -69,7 +69,7 @@ fn a_host_that_only_its_ssh_channel_reaches_names_the_ports_to_open() {
     assert!(text.contains("UDP ports"), "{refused}");
 }
 
-/// Starts what a client's ssh starts on the host `name`: `longhaul serve --ssh --rooms WHO`. All
+/// Starts `longhaul serve --ssh --rooms WHO` on the host `name`, as a client's ssh does. All
 /// hosts share the configuration folder of `home`. The process ends when the returned pipe is
 /// closed.
 fn far_end(home: &Host, name: &str, runtime: Option<&Path>) -> (Child, PipeWriter) {

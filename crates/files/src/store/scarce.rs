@@ -161,7 +161,8 @@ mod tests {
         assert_eq!(desk.waiting.load(Ordering::SeqCst), 0);
     }
 
-    /// Runs in its own process: while an open waits there, [`kept`] returns 1 to every test.
+    /// Runs in a separate process, because [`kept`] returns 1 in the whole process while an open
+    /// waits.
     #[test]
     fn a_closed_file_wakes_an_open_that_waits() {
         const ALONE: &str = "LONGHAUL_TEST_WAKE";

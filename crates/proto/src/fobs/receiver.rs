@@ -8,9 +8,9 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Closing, Control, Selective};
 
-/// Lower limit of the maximum delay of an acknowledgement, a quarter of a round trip.
+/// Lower limit of an acknowledgement's delay, which is a quarter of a round trip.
 const SHORTEST_DELAY: Span = Span::from_millis(1);
-/// Upper limit of the maximum delay of an acknowledgement.
+/// Upper limit of an acknowledgement's delay.
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
 pub(crate) type FobsReceiver = Flows<Flow>;
@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     delay: Span,
     /// When an acknowledgement is due even with fewer new blocks.
     due: Option<Time>,
-    /// When unchanged cells are next repeated (see `pending_reports`).
+    /// When the receiver next reports unchanged cells (groups of blocks, see `pending_reports`).
     again: Time,
     sequence: u64,
     /// Whether the completion signal is due.

@@ -12,7 +12,7 @@
 use super::options::Rules;
 use crate::time::{Span, Time};
 
-/// In bits a second.
+/// The controller of one flow; rates in bits a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Controller {
     rate: f64,

@@ -55,7 +55,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
             let under = stream::Under { remote, local_ip: None, carrier: "tls", rtt, tcp: None };
             (stream::server(stream, under, &config, &settings).await, waited)
         };
-        // `join!` polls `near` first, so the queue is full.
+        // `join!` polls `near` first, so the queue is still full when `near` connects.
         let (near, (far, waited)) = tokio::join!(near, far);
         assert!(waited >= Duration::from_millis(900), "{waited:?}");
         let rtt = near.expect("a session").rtt.expect("it is measured");

@@ -58,13 +58,13 @@ fn script(path: &Path, text: &str) {
 }
 
 impl Host {
-    /// Returns a host with `reached` as the address of its sshd, and a script as its `longhaul`
-    /// that starts with `before`.
+    /// Returns a host with `reached` as the address of its sshd. Its `longhaul` is a script that
+    /// starts with `before`.
     fn new(reached: Option<IpAddr>, before: &str) -> Host {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let fifo = folder.path().join("ended");
         mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).expect("the folder is ours");
-        // Open for writing too: the pipe outlives a remote side.
+        // Open for writing too, so that the pipe outlives a remote side.
         let ended = pipe::OpenOptions::new().read_write(true).open_receiver(&fifo);
         let ended = ended.expect("it was just made");
         let ssh = folder.path().join("fake-ssh");

@@ -1,6 +1,6 @@
 //! A link of the emulator and the packets in flight on it. A frame is a packet as the kernel passes
-//! it; it may represent several packets on the wire, its segments. A link holds runs of them, in
-//! the order of their due times.
+//! it; a frame may represent several packets on the wire, its segments. Segments of one frame that
+//! travel together are a run. A link holds runs in the order of their due times.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -52,7 +52,8 @@ impl Lane {
         }
     }
 
-    /// Offers each packet of `run` to the link at its due time. Returns how many are now in flight.
+    /// Offers each packet of `run` to the link at the run's due time. Returns how many are now in
+    /// flight.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;

@@ -27,14 +27,14 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PUSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// The structure of a frame.
+/// The structure of a frame: of a super-packet, or of an ordinary packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Offset of the transport header in the IP packet; 0 for other packets.
+    /// Offset of the transport header in the IP packet; 0 for an ordinary packet.
     transport: usize,
-    /// Bytes of IP and transport headers; 0 for other packets.
+    /// Bytes of IP and transport headers; 0 for an ordinary packet.
     headers: usize,
-    /// Payload bytes of all segments; for other packets, the whole IP packet.
+    /// Payload bytes of all segments; for an ordinary packet, the bytes of the whole IP packet.
     payload: usize,
     /// Payload bytes of each segment but the last.
     segment: usize,
@@ -60,7 +60,8 @@ pub(super) fn destination(frame: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The offset of a UDP or TCP payload in the frame; else 8 bytes behind the IP header.
+/// The offset of a UDP or TCP payload in the frame. For another protocol, the offset 8 bytes after
+/// the IP header.
 pub(super) fn payload_start(frame: &[u8]) -> usize {
     let packet = &frame[DEVICE_HEADER.min(frame.len())..];
     let byte = |at: usize| usize::from(*packet.get(at).unwrap_or(&0));
@@ -71,7 +72,7 @@ pub(super) fn payload_start(frame: &[u8]) -> usize {
 }
 
 impl Shape {
-    /// Parses a frame, if its headers are valid and known.
+    /// Parses a frame; `None` if its headers are invalid or unknown.
     pub(super) fn of(frame: &[u8]) -> Option<Shape> {
         let packet = frame.get(DEVICE_HEADER..)?;
         let v6 = packet.first()? >> 4 == 6;

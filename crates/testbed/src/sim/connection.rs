@@ -23,8 +23,9 @@ pub(super) struct Connection {
     wakes: [Time; 2],
     pub(super) began: Time,
     pub(super) stall: Stall,
-    /// When all bytes had arrived, and when the sender knew.
+    /// When all bytes had arrived.
     pub(super) whole: Option<Time>,
+    /// When the sender knew that all bytes had arrived.
     pub(super) known: Option<Time>,
     pub(super) corrupted: u64,
     stopped: bool,

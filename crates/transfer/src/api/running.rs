@@ -16,7 +16,7 @@ pub(super) struct Running<E, T> {
 }
 
 impl<E: Queued + Send + 'static, T: Clone + Send + 'static> Running<E, T> {
-    /// The events close when the thread ends, even if it panics.
+    /// Starts `work` on a thread. The queue closes when the thread ends, even by a panic.
     pub(super) fn start(
         name: &'static str,
         queue: Queue<E>,

@@ -22,7 +22,7 @@ use longhaul_files::place::{as_path, show};
 /// times are not accurate enough.
 const TOO_SHORT: Span = Span::from_millis(200);
 
-/// Advice for the only file of a copy, which the source cannot read.
+/// Advice if the source cannot read the only file of a copy.
 pub(super) const CHECK_SOURCE: &str =
     "check that the source still exists and can be read, then run the same command again";
 
@@ -70,7 +70,7 @@ pub(super) fn summary(
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
-        // The last pass may have used smaller blocks, because larger ones did not pass on the path.
+        // The last pass may have used smaller blocks, because larger ones did not fit the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
         // Up to the newest arrival (`highest`), so datagrams in flight do not count as lost.

@@ -1,6 +1,6 @@
 //! The offer, with which the sending end describes its object. The offer has the manifest (the list
 //! of files), or says where the manifest follows. If the receiver has the manifest already, the
-//! offer has only its digest.
+//! offer has only the manifest's digest and the object's length.
 
 use crate::control::Offer;
 use longhaul_files::Source;

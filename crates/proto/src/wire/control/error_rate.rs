@@ -7,7 +7,7 @@ use crate::wire::messages;
 /// The error rate of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRate {
-    /// Number of the report. The sender ignores a report with a number that it already has.
+    /// Number of the report. The sender ignores a report whose number it has already received.
     pub sequence: u64,
     /// Smoothed error rate, in thousandths of a percent.
     pub rate: u32,

@@ -19,8 +19,7 @@ use crate::terms;
 pub(super) const SERVER: u32 = 0;
 const LABEL: &[u8] = b"longhaul group";
 
-/// The key of one flow. Only one end creates a sealer from it, and only one: two would use the same
-/// nonces.
+/// The key of one flow. Create only one sealer from it, because two would use the same nonces.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct FlowKey {
     epoch: u64,

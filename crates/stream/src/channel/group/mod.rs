@@ -13,9 +13,9 @@
 //! - At the server: [`bridge`] connects room and group, `host` answers members. At members:
 //!   `listen` receives, `speak` sends.
 //!
-//! Messages cannot loop: a room drops repeated messages, and a bridge sends none back to the group
-//! from which it came. A bridge cannot decrypt the datagrams of another server's bridge in the same
-//! group.
+//! Messages cannot loop: a room drops repeated messages, and a bridge does not send a message back
+//! to the group that the message came from. A bridge cannot decrypt the datagrams of another
+//! server's bridge in the same group.
 
 mod author;
 pub(super) mod bridge;

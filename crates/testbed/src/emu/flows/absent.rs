@@ -24,8 +24,8 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     absent
 }
 
-/// The missing parts of a host. `alone`: only one copy leaves the host, so the copy's flag can
-/// limit its rate.
+/// The missing parts of a host. `alone`: the only flow that leaves the host is a copy, so the
+/// copy's flag can limit the host's rate.
 fn of_host(host: &Host, alone: bool) -> Vec<&'static str> {
     let buffer = host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER;
     let keys = [

@@ -166,7 +166,8 @@ impl Copies {
         let child = command
             .map_err(|error| text(&error))?
             .args(["cp", "--json", "-q", "--memory", BUDGET, "--server-id", &server.id])
-            // Scenarios use the same addresses for different paths.
+            // Scenarios use the same addresses for different paths, so a remembered path may be
+            // another one.
             .arg("--no-path-memory")
             .args(arguments(run.flow, transfer))
             .args(limit(run.scenario, run.flow, transfer))
@@ -204,9 +205,9 @@ impl Copies {
     }
 }
 
-/// Creates a folder with the objects of all copies, if there is room for them and for what the
-/// receivers store. Copies that last for a time share one object, and what they deliver is by
-/// default not stored.
+/// Creates a folder with the objects of all copies, if there is room for these objects and for the
+/// data that the receivers store. Copies that last for a time share one object; by default their
+/// receivers store nothing.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],

@@ -11,13 +11,14 @@ pub(super) struct CopyEvents {
     summary: Option<Value>,
     error: Option<String>,
     series: Vec<(Span, Bytes)>,
-    /// The last report's counters, and the session's setup.
+    /// The last report's counters.
     so_far: FlowCounts,
+    /// The time that the session's setup took.
     setup: Span,
 }
 
 impl CopyEvents {
-    /// Processes a line, `at` after the copy's start.
+    /// Processes a line that the copy has written at the time `at` after its start.
     pub(super) fn take(&mut self, line: &str, at: Span) {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         match event["event"].as_str() {
@@ -38,8 +39,10 @@ impl CopyEvents {
         }
     }
 
-    /// Stores the reported values in `end`. Returns whether the copy reported its end. An error if
-    /// the copy reported one, or its data went over TCP.
+    /// Stores the reported values in `end`. Returns whether the copy reported its end.
+    ///
+    /// # Errors
+    /// The copy reported an error, or its data went over TCP.
     pub(super) fn store(self, end: &mut FlowEnd) -> Result<bool, String> {
         end.delivered = self.series.last().map_or(Bytes::ZERO, |(_, bytes)| *bytes);
         end.took = self.series.last().map_or(Span::ZERO, |(at, _)| *at);
