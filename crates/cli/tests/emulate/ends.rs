@@ -44,7 +44,7 @@ const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 
 #[test]
 fn the_programs_of_a_killed_emulation_end() {
     let child = need!(started(&["--", "sh", "-c", STUBBORN]));
-    // Returns only when the last process that holds the run's stdout has ended.
+    // This call returns only when the last process that holds the run's stdout has ended.
     child.kill();
 }
 
@@ -93,7 +93,7 @@ fn ctrl_c_works_during_the_setup_even_in_a_job_that_ignores_it() {
     let (_folder, file) = scenario("[topology]\nkind = \"star\"\nhosts = 60\n");
     for ignored in ["INT", "USR1"] {
         let child = Child::spawn(&mut deaf_to(ignored, &[&file, "--", "sh", "-c", STUBBORN]));
-        // A second thread shows that the setup has begun: it starts a thread for each host.
+        // The setup starts a thread for each host, so a second thread shows that the setup began.
         let threads = format!("/proc/{}/task", child.id());
         let deadline = Instant::now() + DEADLINE;
         while fs::read_dir(&threads).expect("it runs").count() < 2 {

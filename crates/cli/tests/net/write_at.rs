@@ -144,7 +144,7 @@ fn a_file_is_changed_by_tls_where_only_tcp_passes() {
     });
 }
 
-/// The server refuses to open `path` for changes, with the reason `what`.
+/// Asserts that the server refuses to open `path` for changes, with the reason `what`.
 async fn refused(connection: &Connection, path: &str, what: &str) {
     let error = connection.open_file_to_write(path).await.unwrap_err();
     assert!(error.to_string().contains(what), "{path}: {error}");

@@ -144,7 +144,8 @@ fn is_closed_to_others(folder: &Attributes) -> bool {
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
 }
 
-/// Returns whether this mode lets the owner read the file, which locking needs.
+/// Returns whether this mode lets the owner read the file. Only a file that can be read can be
+/// locked.
 pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }

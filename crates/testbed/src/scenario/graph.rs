@@ -19,7 +19,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Returns a finder of routes. Nodes below `hosts` are hosts.
+    /// Returns a finder of routes. Nodes with an index below `hosts` are hosts.
     pub fn routes(&self, hosts: usize) -> Routes<'_> {
         Routes::new(self, hosts + self.routers.len())
     }

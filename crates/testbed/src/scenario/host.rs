@@ -26,8 +26,8 @@ pub struct Host {
     pub sends: Pace,
     /// The limit of a receiving program.
     pub receives: Pace,
-    /// The receiving program's time for each datagram that it sends back (FOBS, section 3.2). It
-    /// then reads datagrams one by one.
+    /// The receiving program's time for each datagram that it sends back (FOBS, section 3.2). If
+    /// this time is not zero, the program reads datagrams one by one.
     pub report_cost: Span,
     /// The receive buffer; datagrams that do not fit are lost.
     pub socket_buffer: Bytes,

@@ -34,7 +34,7 @@ pub(crate) struct Terms {
     /// The protocol; `None` if the chunks go over streams.
     pub(crate) protocol: Option<&'static Row>,
     pub(crate) settings: Settings,
-    /// Additional streams that carry chunks.
+    /// Number of streams that carry chunks, in addition to the control stream.
     pub(crate) streams: u32,
     pub(crate) try_streams: bool,
     pub(crate) rate: Option<Rate>,
