@@ -408,7 +408,7 @@ pub(super) static FIG12: Experiment = Experiment {
     differs: "The paper's text has no value except the bound on loss.\n\n\
               Over real sockets each flow is a copy with its own sender.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
-              than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
+              than 0.1 % from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \
               [* flows | from simulated]} % lower, because all senders, the receiver and the \
               emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of the \

@@ -158,9 +158,9 @@ pub(super) static MEMORY: Experiment = Experiment {
               missing datagrams, but cannot detect duplicates.\n\n\
               The study counts a loss each time it is reported. Our FOBS lists a missing packet in \
               each acknowledgement until the packet arrives, so 16 drops become {FOBS, loss 0.0107 \
-              % | lost, as reported} reports. The study's SABUL and Tsunami reported tens of \
-              thousands of losses while 15 to 20 packets were dropped, and the study suspects \
-              reordering: [ornl-reorder](ornl-reorder.md) tests that.",
+              % | lost, as reported} reports. The study's SABUL reported tens of thousands of \
+              losses while 15 to 20 packets were dropped. The study suspects reordering, which \
+              [ornl-reorder](ornl-reorder.md) tests.",
     learned: "On an otherwise empty path RBUDP with a known rate delivers that rate without \
               unnecessary repeats: at a loss of one in ten thousand it repairs exactly the dropped \
               packets, at the cost of one round trip. The same loss ratio costs TCP {100 - 100 * \
@@ -174,11 +174,12 @@ pub(super) static MEMORY: Experiment = Experiment {
               Tsunami is {-[Tsunami at 80 Mbit/s, loss 0.0107 % | difference]} to {-[Tsunami at 80 \
               Mbit/s, loss 0 | difference]} % slower. SABUL is {SABUL, loss 0 | difference} to \
               {SABUL, loss 0.0107 % | difference} % faster where the card makes it wait, and \
-              {-[SABUL, a card that drops, loss 0 | difference]} % slower where the card drops \
-              packets. TCP is {TCP, 3 streams, loss 0.0107 % | difference} to {TCP, 3 streams, \
-              loss 0 | difference} % faster, because its windows are as large as path and card \
-              allow. RBUDP and UDP, which have a fixed rate, are within {off [RBUDP, * | goodput | \
-              difference]} % of the study.",
+              {-[SABUL, a card that drops, loss 0 | difference]} to {-[SABUL, a card that drops, \
+              loss 0.0107 % | difference]} % slower where the card drops packets. TCP is {TCP, 3 \
+              streams, loss 0.0107 % | difference} to {TCP, 3 streams, loss 0 | difference} % \
+              faster, because its windows are as large as path and card allow. RBUDP and UDP, \
+              which have a fixed rate, are within {off [RBUDP, * | goodput | difference]} % of the \
+              study.",
     set: Set::Quick,
 };
 
