@@ -47,7 +47,7 @@ const FREQUENCIES: [u32; 10] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 /// Assumed time for an acknowledgement, which the paper does not give. The paper's acknowledgement
 /// has a byte, or a bit, for each of 39,063 packets (section 3).
 const REPORT_COST: &str = "1ms";
-/// The default receive buffer of Windows 2000.
+/// The default receive buffer of Windows 2000, in bytes.
 const SMALL_BUFFER: u32 = 8_192;
 
 /// The condition of a table of Figures 1 and 2.

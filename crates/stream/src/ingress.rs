@@ -85,7 +85,7 @@ impl Ingress {
         Ingress { data, terms, meter, arrivals, came, spare, relay, filling, again }
     }
 
-    /// Opens a datagram into a buffer; without room it is lost.
+    /// Opens a datagram into a buffer. If there is no free buffer, the datagram is lost.
     fn take(&mut self, now: Time, datagram: &Datagram<'_>) {
         if self.filling.as_ref().is_some_and(|buffer| buffer.room() < datagram.bytes.len()) {
             self.forward();

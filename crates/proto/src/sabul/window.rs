@@ -26,7 +26,7 @@ pub(super) struct Window {
     /// The maximum that the application set, if any.
     set: Option<u64>,
     datagram: Bytes,
-    /// The highest rate that the flow may have reached.
+    /// The cap on the flow's rate; without a cap, the highest rate that the flow was set to.
     rate: Rate,
     full: bool,
     /// The arrival rate, if the window follows it.

@@ -378,7 +378,7 @@ mod tests {
             queue: Bytes::new(10_000),
             ..LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(100))
         };
-        // 2 Gbit/s: 1538 bytes each 6.152 µs.
+        // 2 Gbit/s: 1538 bytes every 6.152 µs.
         let (tally, fates) = offered(gigabit, 100_000, Span::from_nanos(6_152), 1_500);
         let times = arrivals(&fates);
         let span = times[times.len() - 1].since(times[0]);

@@ -37,7 +37,8 @@ pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
 }
 
 /// The setup of a copy of `object` bytes over a route of `rtt`, in packets of up to `mtu` bytes. If
-/// the memory is `limited`, the object is divided into chunks, which become free one by one.
+/// the memory is `limited`, the object is divided into chunks, so that the data of each chunk can
+/// leave the memory once the chunk is complete.
 pub(super) fn setup(
     copy: &Transfer,
     flow: FlowId,
