@@ -3,9 +3,9 @@
 //! TCP slows down at a loss. Only the lane with the loss slows down, so several lanes carry more
 //! over a long path with losses.
 //!
-//! Each lane begins with a [`Preface`]. Each chunk of the stream follows its length of 2 bytes.
-//! Chunk n travels on lane n modulo the number of lanes. Nothing here is authenticated: TLS detects
-//! changed, missing and added bytes.
+//! Each lane begins with a [`Preface`]. Before each chunk of the stream, the lane carries the
+//! chunk's length in 2 bytes. Chunk n travels on lane n modulo the number of lanes. Nothing here is
+//! authenticated: TLS detects changed, missing and added bytes.
 
 use std::collections::HashMap;
 use std::io;
@@ -169,7 +169,7 @@ pub(super) struct Lanes<S = TcpStream> {
     lanes: Vec<S>,
     /// The lane of the next chunk to write.
     out: usize,
-    /// The length of this chunk, and the chunk.
+    /// The length of the chunk that is being written, and the chunk.
     chunk: Vec<u8>,
     /// How much of `chunk` the lane has taken.
     taken: usize,
@@ -178,7 +178,7 @@ pub(super) struct Lanes<S = TcpStream> {
     head: [u8; LENGTH],
     /// Number of bytes of `head` that have arrived.
     come: usize,
-    /// Unread bytes of this chunk.
+    /// Unread bytes of the chunk that is being read.
     left: usize,
 }
 

@@ -1,6 +1,5 @@
-//! Limits the data of a client's watches that its program has not read. The server decides how much
-//! data each of up to 15 watches delivers, so they share one limit, which includes incomplete
-//! snapshots.
+//! Limits the unread data of a client's watches. The server decides how much data each of up to 15
+//! watches delivers, so they share one limit, which includes incomplete snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -27,7 +27,7 @@ use crate::terms::{Phase, keys, micros, phase, written};
 const REPORT: Duration = Duration::from_secs(1);
 /// Limit on requests for lost symbols that wait for the connection.
 const REQUESTS: usize = 64;
-/// A stream fails if the server has forwarded frames for this long and none has arrived.
+/// A stream fails if the server has forwarded frames for this long and no datagram has arrived.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
 
 /// The state of a receiver.
@@ -266,7 +266,7 @@ impl Control {
 struct Passing(Option<(Instant, u32, u64)>);
 
 impl Passing {
-    /// Fails if frames were forwarded for some seconds, and none has arrived.
+    /// Fails if frames were forwarded for some seconds and no datagram has arrived.
     fn look(&mut self, phase: &Phase, datagrams: u64) -> Result<(), Error> {
         let Phase::Live { frame, .. } = *phase else {
             self.0 = None;

@@ -82,8 +82,8 @@ impl Log {
         self.line(|| Some(json::refused(*address, &error())), said);
     }
 
-    /// Writes a line to the log file, as JSON or as text, or without a log file to stdout and
-    /// stderr.
+    /// Writes a line to the log file, as JSON or as text. Without a log file, writes JSON to stdout
+    /// and text to stderr.
     fn line(&self, json: impl Fn() -> Option<String>, said: impl Fn() -> Option<String>) {
         let Some((path, file)) = &self.file else {
             if let Some(line) = self.json.then(&json).flatten() {

@@ -297,7 +297,7 @@ fn a_gap_is_reported_immediately_and_again_after_two_three_four_round_trips() {
     inn.arrive(ms(0), [0, 1, 5, 6, 9]);
     assert_eq!(inn.lost(ms(0)), [2..5, 7..9]);
     assert_eq!(inn.lost(ms(199)), []);
-    // Blocks that arrived meanwhile are not reported, and reports are compressed.
+    // Blocks that arrived meanwhile are not reported. The others are reported as runs.
     inn.arrive(ms(150), [3]);
     assert_eq!(inn.lost(ms(200)), [2..3, 4..5, 7..9]);
     assert_eq!(inn.lost(ms(499)), []);
@@ -402,7 +402,7 @@ fn blocks_skipped_later_do_not_count_as_lost() {
     let mut inn = In::<SabulReceiver>::new(&setup(100));
     inn.arrive(ms(0), [0, 5]);
     assert_eq!(inn.lost(ms(0)), [1..5]);
-    // The first two of these blocks were reported, the other two were not.
+    // Blocks 2 and 3 were reported, blocks 6 and 7 were not.
     let first = |index| Block { segment: 0, index };
     inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(2), count: 2 });
     inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(6), count: 2 });

@@ -3,7 +3,7 @@
 //! Each client chooses its [`Mode`](longhaul_proto::channel::Mode) of transport. Clients with
 //! different modes can share a room.
 //!
-//! - [`messages`] (the wire messages), `parts` (of long messages).
+//! - [`messages`]: the wire messages. `parts`: the parts of long messages.
 //! - The server: [`server`] answers clients from its `rooms`.
 //! - `inbound` and `outbound`: the two ends of a flow of datagrams, at clients and servers.
 //! - `group`: the multicast group of a room, at servers and members.

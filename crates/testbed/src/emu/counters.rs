@@ -48,7 +48,7 @@ impl SocketDrops {
         Ok(SocketDrops { v4: Counts::open("snmp")?, v6: Counts::open("snmp6").ok() })
     }
 
-    /// Datagrams that found a full socket; coalesced ones count once.
+    /// Datagrams dropped for lack of room. Datagrams that the kernel coalesced count as one.
     pub(super) fn read(&self) -> u64 {
         let v6 = self.v6.as_ref().map_or(0, |v6| no_room_v6(&v6.text()));
         no_room_v4(&self.v4.text()) + v6

@@ -135,7 +135,7 @@ fn widen_tcp() -> io::Result<()> {
     Ok(())
 }
 
-/// The limit with its maximum raised to [`TCP_BUFFER`], if necessary.
+/// The limit with its maximum raised to [`TCP_BUFFER`]; `None` if the maximum is high enough.
 fn widened(limit: &str) -> Option<String> {
     let mut numbers = limit.split_whitespace();
     let (least, first) = (numbers.next()?, numbers.next()?);

@@ -63,7 +63,7 @@ pub enum Traffic {
     Protocol(Transfer),
     /// TCP: the kernel's in the emulator, a model in the simulator.
     Tcp(Tcp),
-    /// UDP without retransmission: constant, or on and off.
+    /// UDP without retransmission: at a constant rate, or on and off.
     Udp(Udp),
     /// Short TCP connections; [`Mice::arrivals`] chooses when each starts.
     Mice(Mice),

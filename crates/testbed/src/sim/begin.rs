@@ -327,7 +327,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Starts the next mouse of a flow. Unless mice run in turn, schedules the one after it.
+    /// Starts the next mouse (short TCP connection) of a flow. Unless mice run in turn, schedules
+    /// the one after it.
     pub(super) fn set_out(&mut self, index: usize) {
         let flow = &self.scenario.flows[index];
         let Traffic::Mice(mice) = &flow.traffic else { return };

@@ -1,4 +1,4 @@
-//! UDP without retransmission: constant, or on and off.
+//! UDP without retransmission: at a constant rate, or on and off.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};

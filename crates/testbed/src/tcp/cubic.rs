@@ -29,8 +29,8 @@ const HARDLY: u32 = 100;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cubic {
-    /// The window at the last reduction, lowered by fast convergence; zero without one and after a
-    /// timeout.
+    /// The window at the last reduction, lowered by fast convergence; zero before the first
+    /// reduction and after a timeout.
     max: u32,
     epoch: Option<Epoch>,
     /// Arrivals per increment of the window.

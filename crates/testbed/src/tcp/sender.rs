@@ -196,7 +196,8 @@ impl Sender {
         self.set_probe(now);
     }
 
-    /// RFC 8985, 7.2: schedules a probe after two round trips, if nothing is being repaired.
+    /// RFC 8985, 7.2: schedules a probe after two round trips or more, if nothing is being
+    /// repaired.
     fn set_probe(&mut self, now: Time) {
         let single = if self.board.flight() == 1 { PROBE_SINGLE } else { Span::ZERO };
         let wait = (self.rto.smoothed() * 2 + single).max(MIN_PROBE);

@@ -43,7 +43,7 @@ struct Path {
     loss: f64,
     /// When the last temporary fault ends.
     faults: Span,
-    /// The factor of the link's slowest rate.
+    /// The link's rate divided by its slowest rate.
     slows: u64,
 }
 
@@ -149,7 +149,7 @@ fn path(random: &mut Random) -> Path {
 }
 
 /// Draws a link's changes: an outage, or less rate, more delay or more loss, or none. Returns their
-/// end, and the factor of the rate.
+/// end, and the link's rate divided by its slowest rate.
 fn changes(random: &mut Random, link: &mut String, mbps: u64, micros: u64) -> (Span, u64) {
     let (from, length) = (random.below(600), 100 + random.below(5_000));
     let to = from + length;

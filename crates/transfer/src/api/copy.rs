@@ -138,7 +138,7 @@ impl CopyRequest {
         self.with(|options| options.rate = rate)
     }
 
-    /// Limits the search for the rate, for all sources together.
+    /// Limits the rate that the copy searches for. Several sources share the limit.
     pub fn rate_limit(self, limit: Option<Rate>) -> CopyRequest {
         self.with(|options| options.rate_limit = limit)
     }
@@ -227,8 +227,8 @@ impl CopyRequest {
     /// Writes the one file of the copy to `writer` instead of the destination. The destination's
     /// path only supplies a name. Bytes are written in order: a chunk of 1 MiB is written as soon
     /// as the chunk and all chunks before it are verified. A thread of the engine writes. A slow
-    /// writer slows the sender and does not count as a stall. A lost connection is retried; a later
-    /// call starts from the beginning.
+    /// writer slows the sender and does not count as a stall. A lost connection is retried. A later
+    /// copy starts from the beginning.
     pub fn output(self, writer: impl std::io::Write + Send + 'static) -> CopyRequest {
         self.with(|options| options.output = Some(Output::new(writer)))
     }

@@ -12,10 +12,10 @@
 //!   several others.
 //! - [`access_list`] parses lists of clients, and [`listen`] the address of a server. [`blocking`]
 //!   is for threads that may block.
-//! - Inside: `engine` starts the threads that do the work (together: the engine). `queue` passes the
-//!   threads' events to slow readers, and `batches` the results of calls. `running` is the common
-//!   part of the handles of transfers and probes; `ending` ends a stream or channel when its handle
-//!   is dropped. `host` connects to a host for calls. `expand` expands patterns in paths.
+//! - Inside: `engine` starts the threads that do the work (together: the engine). `queue` passes
+//!   the threads' events to slow readers, and `batches` the results of calls. `running` is the
+//!   common part of the handles of transfers and probes; `ending` ends a stream or channel when its
+//!   handle is dropped. `host` connects to a host for calls. `expand` expands patterns in paths.
 //!   `ssh_server` serves the client whose ssh started this process; `ssh_rooms` has the rooms that
 //!   such clients share.
 

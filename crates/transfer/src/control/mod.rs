@@ -20,7 +20,7 @@
 //! | both | [`EntryFailed`] | an entry of the list failed at this end |
 //! | server | [`Ping`] | asks whether the client is alive; the client answers with a `Ping` |
 //! | server | [`Wait`] | when a transfer has to wait; again when it may start |
-//! | receiving end | [`Held`] | another copy holds the destination; the server waits |
+//! | server | [`Held`] | in a push, while the server waits: another copy holds the destination |
 //! | receiving end | [`Needless`] | these chunks are no longer needed |
 //! | receiving end | [`Named`] | these files have their final names; only on request |
 //! | receiving end | [`DeletedNames`] | these names were removed; only on request |

@@ -33,8 +33,8 @@ pub struct Surveyed {
     /// Whether this is the last piece.
     #[prost(bool, tag = "3")]
     pub done: bool,
-    /// Number of names examined plus number of chunks read so far, by this survey and, while it
-    /// waits for others, by the others. A server whose number does not grow is waiting for its
+    /// Number of names examined plus number of chunks read so far: by other surveys while this one
+    /// waited to start, then by this one. A server whose number does not grow is waiting for its
     /// disk or for slow clients.
     #[prost(uint64, tag = "4")]
     pub looked: u64,

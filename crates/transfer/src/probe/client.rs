@@ -44,7 +44,7 @@ const FULL: f64 = 0.05;
 const MORE: f64 = 1.1;
 
 /// Runs the measurements of `options` and passes each result to `report`, including failures;
-/// blocks until the last has ended.
+/// blocks until the last measurement has ended.
 ///
 /// # Errors
 /// The measurements would take longer than [`LONGEST`]; the server cannot be reached or does not

@@ -1,4 +1,5 @@
-//! Tests: the receiver reports the speed of its network card, and the sender uses that speed.
+//! Tests: the receiver reports the speed of its network card, and the sender uses the speed of the
+//! slower card.
 
 use std::sync::Arc;
 

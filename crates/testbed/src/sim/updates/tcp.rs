@@ -14,7 +14,7 @@ const SEGMENT: usize = 1_448;
 const HEADERS: u32 = 52;
 /// Segments of the first window.
 const FIRST: f64 = 10.0;
-/// A segment is lost once one sent this many transmissions later is acknowledged.
+/// A segment counts as lost when a segment sent this many transmissions later is acknowledged.
 const LATER: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
