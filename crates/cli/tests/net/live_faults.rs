@@ -101,7 +101,7 @@ fn stream_continues((fault, of): (Fault, Of)) {
     let client = if of == Of::Sender { sender.id() } else { receiver.id() };
     fault.begin(&far.relay, server, client)();
     let ended = Instant::now();
-    // Reports that are read within two seconds may have waited in the sender's pipe since the fault.
+    // A report that is read within two seconds may have been written during the fault.
     let is_new =
         |event: &Value| event["event"] == "progress" && ended.elapsed() > Duration::from_secs(2);
     let sent = sender.event(is_new)["frames"].as_u64().expect("a number");
