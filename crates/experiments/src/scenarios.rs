@@ -37,8 +37,8 @@ pub struct Variant {
     pub file: &'static str,
     /// Changed keys of the file and their values, as for `longhaul sim --sweep`.
     pub settings: Vec<(String, String)>,
-    /// The names of the flows to run; empty for all. An entry of the file that defines several
-    /// flows is selected by its own name.
+    /// The names of the flows to run; empty for all. If an entry of the file defines several flows,
+    /// the name of the entry selects them.
     pub only: Vec<String>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! BLAKE3 is a tree over pieces of 1024 bytes. The left subtree of each node holds the largest
 //! possible power of two of pieces (BLAKE3 paper, section 2.1). So each aligned mebibyte is a
-//! subtree, whose value follows from its own bytes, and the root follows from these values.
+//! subtree, whose value follows from its bytes and its offset. The root follows from these values.
 
 use std::collections::BTreeMap;
 

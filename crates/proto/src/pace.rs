@@ -17,8 +17,8 @@ const BURST: Span = Span::from_micros(250);
 /// Longest duration of a burst of at most [`MOST`] bytes, unless one datagram takes longer. A
 /// wake-up every 250 µs would be too expensive for a slow flow.
 const SLOW_BURST: Span = Span::from_millis(1);
-/// Twice the most that Linux's TCP sends per pacing step (64 KiB), because a driver on time sends
-/// half a burst.
+/// Size limit of a burst that lasts longer than [`BURST`]: twice what Linux's TCP sends at most in
+/// a pacing step (64 KiB), because a driver on time sends half a burst.
 const MOST: Bytes = Bytes::new(2 * 65_536);
 /// Maximum number of datagrams in a burst: twice what Linux takes in one segmented send (GSO), so
 /// half a burst still fills one send.

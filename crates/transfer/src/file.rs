@@ -37,7 +37,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 
 pub(crate) struct Opening {
     pub(crate) path: Vec<u8>,
-    /// Whether to open it for changes as well.
+    /// Whether to open the file for changes as well.
     pub(crate) edit: bool,
     /// Ranges to request in the same message. They may extend beyond the end of the file.
     pub(crate) early: Option<Read>,
@@ -280,7 +280,7 @@ impl Reading {
         self.ask(&FileAsk { change: Some(change.into()), ..FileAsk::default() }).await
     }
 
-    /// An error is the server's reason to end the stream, if there is one.
+    /// Sends a request. If the stream has ended, the error is the server's reason, if there is one.
     async fn ask(&mut self, ask: &FileAsk) -> Result<(), Error> {
         let unread = |_| {
             let what = format!("the server read nothing for {} s", UNREAD.as_secs());

@@ -128,7 +128,7 @@ impl Room {
         if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
             return Published::Old;
         }
-        // The log keeps a message twice: as the newest, and as the last of its key.
+        // The log keeps a message twice: among the newest, and as the last of its key.
         let cost = 2 * message.cost();
         if !state.charge.set(state.log.cost() + cost) {
             let fits = state.charge.set(cost);
@@ -295,7 +295,7 @@ impl Rooms {
     }
 }
 
-/// Drops the room that has been empty for the longest time, of `owner` or of any id.
+/// Drops the room that has had no client for the longest time: a room of `owner`, or of any id.
 fn drop_idle(rooms: &mut BTreeMap<Key, Rc<Room>>, owner: Option<PeerId>) -> Option<()> {
     let idle = rooms.iter().filter_map(|(name, room)| {
         let state = room.state.borrow();

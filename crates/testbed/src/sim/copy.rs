@@ -94,7 +94,7 @@ pub(super) struct CopyAgent {
     pub(super) replayed: u64,
     pub(super) corrupted: u64,
     pub(super) socket_lost: u64,
-    /// Datagrams after the receiver had forgotten the flow.
+    /// Datagrams that arrived after the receiver had forgotten the flow.
     pub(super) late: u64,
     /// When the object was complete at the receiving host.
     pub(super) whole: Option<Time>,

@@ -108,7 +108,7 @@ impl Tally {
         Tally { interval, meter, outcome: UpdatesOutcome::default() }
     }
 
-    /// When the sender has update `number`.
+    /// When the sender gets update `number`.
     fn at(&self, number: u32) -> Time {
         Time::ZERO + self.interval * u64::from(number)
     }
