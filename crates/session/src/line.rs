@@ -117,7 +117,8 @@ impl FrameWriter {
     /// to the other side's end, because they do not report the delivery.
     ///
     /// # Errors
-    /// The session is lost, or a wait is over.
+    /// The session is lost, or a wait is over. Over TCP and ssh the end of the wait for the
+    /// delivery is no error.
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }

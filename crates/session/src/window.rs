@@ -8,8 +8,9 @@
 //! queue. It shrinks after a round that lost much or met a queue.
 //!
 //! A host that does not run for a moment also delays packets, so the delay of a round is the
-//! smallest one in its second half. The round after a shrink still waits in the old queue, so its
-//! delay does not count. A loss of up to a sixteenth of a round counts as a property of the path.
+//! smallest one in its second half. The round after one that met a queue waits in the same queue,
+//! so its delay does not count. A loss of up to a sixteenth of a round counts as a property of the
+//! path.
 //!
 //! After an earlier transfer over the path, the window may jump (`jump`).
 

@@ -188,7 +188,7 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Without a path it sends nothing.
+    /// Without a path, [`Shadow::send`] and [`Shadow::send_empty`] send nothing.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, path: Option<Path>) -> Shadow {
         let datagram = vec![0; MAX_DATAGRAM].into_boxed_slice();
         Shadow { sealer, socket, path, frame: Vec::with_capacity(MAX_DATAGRAM), datagram }
