@@ -94,8 +94,8 @@ impl CompiledFilters {
     /// Compiles filters in the given order.
     ///
     /// # Errors
-    /// `Request`, for an invalid glob or listed path, for too many or too large patterns or lists,
-    /// and for size limits that exclude every file.
+    /// [`FileErrorKind::Request`]: a glob or listed path is invalid, patterns or lists are too many
+    /// or too large, or the size limits exclude every file.
     pub fn new(filters: &[Filter]) -> Result<CompiledFilters, Error> {
         let only = Only::new(filters)?;
         let patterns = filters.iter().filter(|filter| !matches!(filter, Filter::Only(_))).count();

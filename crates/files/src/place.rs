@@ -134,7 +134,7 @@ impl Place {
     /// place and its parent folder exists.
     ///
     /// # Errors
-    /// The parent folder is missing, or the system refuses (`File`).
+    /// [`FileErrorKind::File`]: the parent folder is missing, or the system refuses.
     pub fn is_folder(&self) -> Result<bool, Error> {
         match self.find() {
             Ok(found) => Ok(matches!(found, Found::Folder(_))),

@@ -120,7 +120,7 @@ pub struct Report {
     /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "2")]
     pub burst_milli: u32,
-    /// Spread of delays: how much longer datagrams took from the sender than the fastest datagram.
+    /// Spread of delays: how much longer the slowest datagram took than the fastest.
     #[prost(uint64, tag = "3")]
     pub jitter_micros: u64,
     /// Frames delivered within their deadline, since the receiver started.
@@ -169,7 +169,7 @@ pub struct Way {
     /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "5")]
     pub burst_milli: u32,
-    /// Spread of delays: how much longer datagrams take than the fastest datagram.
+    /// Spread of delays: how much longer the slowest datagram takes than the fastest.
     #[prost(uint64, tag = "6")]
     pub jitter_micros: u64,
     /// Datagrams of the stream that arrived at the server.

@@ -184,8 +184,8 @@ fn ask(
     Ok(())
 }
 
-/// Reads the messages of one call; returns whether no more are needed: the listing is complete, or
-/// `each` returned `Some`.
+/// Reads the messages of one call. Returns whether no more calls are needed: the listing is
+/// complete, or `each` returned `Some`.
 fn read_answer(mut answer: &[u8], each: &mut impl FnMut(&[u8]) -> Option<()>) -> io::Result<bool> {
     const ERROR: u16 = libc::NLMSG_ERROR as u16;
     const DONE: u16 = libc::NLMSG_DONE as u16;

@@ -158,7 +158,7 @@ pub struct Hop {
     /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "2")]
     pub burst_milli: u32,
-    /// Spread of delays: how much longer messages took than the fastest message.
+    /// Spread of delays: how much longer the slowest message took than the fastest.
     #[prost(uint64, tag = "3")]
     pub jitter_micros: u64,
 }
