@@ -16,7 +16,7 @@ use std::time::Duration;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::wire::Control;
 
-/// Limit of all corpora together; every checkout contains them.
+/// Limit on the size of all corpora together, because every checkout contains them.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {

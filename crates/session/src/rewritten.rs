@@ -1,4 +1,4 @@
-//! A small file that several processes of one user change, atomically for readers.
+//! A small file that several processes of one user replace. A reader sees a whole file, old or new.
 
 use std::fs::File;
 use std::io;

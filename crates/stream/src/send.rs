@@ -112,8 +112,8 @@ impl Source {
         self.orders.send(Order::Frame(frame, permit)).map_err(|_| Ended)
     }
 
-    /// Waits until all frames are sent. Returns their number, or the number of payloads if they are
-    /// sent in payloads.
+    /// Waits until all frames are sent. Returns the number of frames, or of payloads if each
+    /// payload holds several frames.
     ///
     /// # Errors
     /// The stream has ended.

@@ -1,5 +1,5 @@
-//! Code that the senders and receivers of all protocols share, so that a protocol's folder holds
-//! only its decisions.
+//! Code that the protocols' senders and receivers share, so that a protocol's folder holds only its
+//! decisions.
 //!
 //! - [`frontier`]: blocks that were never sent, in order, within the receiver's grant (the bytes
 //!   that may be sent for the first time).

@@ -7,10 +7,10 @@
 //! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
 //! order. A block that arrives shows that the blocks of all earlier places were sent. The *edge* is
 //! the highest place whose block arrived. A block before the edge may still arrive within a
-//! *grace*, a short wait for reordered datagrams. After the grace it is lost and will be requested
-//! again. A sender reports when it has answered all requests. The blocks that are then missing
-//! count as lost one grace after the sender's last datagram arrived, or after two graces without a
-//! newer datagram.
+//! *grace*, a short wait for reordered datagrams. A block that is still missing after the grace
+//! counts as lost and will be requested again. A sender reports when it has answered all requests.
+//! The blocks that are then missing count as lost one grace after the sender's last datagram
+//! arrived, or after two graces without a newer datagram.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

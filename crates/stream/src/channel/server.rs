@@ -99,8 +99,8 @@ impl Channels {
         &self.rooms
     }
 
-    /// Answers a client until the stream ends, and says goodbye. `first` is its first message,
-    /// `link` its right to links. Ends early with the reason from `stopped`.
+    /// Answers a client until the stream ends, and says goodbye. `first` is the client's first
+    /// message, `link` the client's right to links. Ends early with the reason from `stopped`.
     ///
     /// # Errors
     /// The client made an invalid request or lacks a right; the reason from `stopped`; or the

@@ -182,8 +182,8 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
         Loss::None => (false, false),
         Loss::Independent(_) => (true, false),
         Loss::GilbertElliott(_) => (false, true),
-        // For packets of one size, bit errors are independent loss. A pattern is a result of
-        // another model.
+        // Not drawn: for packets of one size, bit errors are independent loss, and a pattern
+        // repeats recorded losses.
         Loss::BitErrors(_) | Loss::Pattern(_) => (false, false),
     };
     let is_codel = match control {

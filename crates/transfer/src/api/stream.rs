@@ -471,7 +471,7 @@ pub struct StreamFrame {
     /// to server, server to this host), plus the frame's delay in excess of the fastest recent
     /// datagram's delay.
     pub delay: Span,
-    /// Whether the frame arrived after the deadline.
+    /// Whether [`StreamFrame::delay`] exceeds the deadline.
     pub is_late: bool,
     /// Datagrams of the frame that were lost and restored.
     pub restored: u16,
