@@ -74,7 +74,7 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle. To be sure of the delivery, first close each stream with
+    /// Drops this handle. To be sure that all sent data arrive, first close each stream with
     /// [`Session::close`].
     pub async fn close(self) {
         Below::release(self.below).await;

@@ -91,7 +91,7 @@ pub(super) struct Figures {
     pub(super) beside_tcp: Option<Shares>,
 }
 
-/// One standing for each candidate, in their order.
+/// One standing for each candidate, in the order of the candidates.
 pub(super) fn standings(candidates: &[Candidate], runs: &[Run]) -> Vec<Standing> {
     candidates.iter().map(|candidate| standing(*candidate, runs)).collect()
 }
@@ -145,7 +145,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
 }
 
-/// The run with the median goodput; for an even number of runs, the faster of the two middle runs.
+/// The successful run with the median goodput; for an even number, the faster of the middle two.
 pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
     let its = runs.iter().filter(|run| run.candidate == candidate);
     let mut ended: Vec<&Measured> = its.filter_map(|run| run.end.as_ref().ok()).collect();

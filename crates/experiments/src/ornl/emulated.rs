@@ -56,8 +56,8 @@ const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("Tsunami", "Tsunami at 80 Mbit/s", "flow.tsunami.rate", "81777778"),
 ];
 
-/// Simulated sizes of a real copy's send buffer. A copy asks the kernel for 4 MiB. The kernel
-/// doubles this size, but also counts its overhead for each packet.
+/// Simulated sizes of a real copy's send buffer, whose size is between these two. A copy asks the
+/// kernel for 4 MiB. The kernel doubles this, but also counts its overhead for each packet.
 const SEND_BUFFERS: [&str; 2] = ["4MiB", "8MiB"];
 const SEND_BUFFER_IS_THERE: &str = "a real copy always has this send buffer";
 

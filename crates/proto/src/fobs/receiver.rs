@@ -8,9 +8,9 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Closing, Control, Selective};
 
-/// Lower limit of an acknowledgement's delay, which is a quarter of a round trip.
+/// An acknowledgement's delay is a quarter of a round trip, but at least this.
 const SHORTEST_DELAY: Span = Span::from_millis(1);
-/// Upper limit of an acknowledgement's delay.
+/// An acknowledgement's delay is at most this.
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
 pub(crate) type FobsReceiver = Flows<Flow>;

@@ -87,7 +87,7 @@ impl Requests {
         }
     }
 
-    /// Settles all blocks below `highest`, because nothing sent earlier can still arrive.
+    /// Settles all blocks below `highest`. Call this only if nothing sent earlier can still arrive.
     pub(super) fn settle(&mut self, highest: u64) {
         self.settled = highest;
     }

@@ -109,7 +109,7 @@ impl Serving {
             path: path.clone(),
         };
         // Registering fails if another transfer has a flow of this id. `Serving` unregisters the id
-        // on drop, so create it only after this has succeeded.
+        // on drop, so create the `Serving` only after the registration.
         port.register(echo, Box::new(sink))?;
         let (port, rtt) = (port.clone(), session.rtt());
         Ok(Serving { port, exporter, probe: probe.probe, suite, echo, path, rtt })
