@@ -45,7 +45,7 @@ in_a() { ip netns exec "$NS_A" "$@"; }
 in_b() { ip netns exec "$NS_B" "$@"; }
 
 # Touches the memory that a run will use: the first touch of a page that the machine's host took back
-# costs ten times as much.
+# costs ten times as much as a later one.
 touch_memory() { head -c "$1" /dev/zero > "$WORK/touched"; rm "$WORK/touched"; }
 
 serve() {
@@ -676,7 +676,7 @@ striping() {
     local bytes=${BYTES:-400000000} rate=${RATE:-250M} cp="$LONGHAUL cp --accept-new --json -q --no-path-memory" way flags
     star
     sed -i "s/access = .*/access = { rate = \"$rate\", queue = \"1bdp\", bdp-rtt = \"110ms\" }/; s/access-delays = .*/access-delays = [\"55ms\", \"55ms\", \"55ms\", \"0ms\"]/" "$WORK/star.toml"
-    # The receiver's own link is none of the three paths.
+    # The receiver's own link is faster than the three paths together.
     printf '\n[[link]]\nbetween = ["h4", "hub"]\nrate = "10G"\n' >> "$WORK/star.toml"
     sed -i 's/^hosts = 4/hosts = 3/; s/, "0ms"\]/]/' "$WORK/star.toml"
     printf '\n[[host]]\nname = "h4"\n' >> "$WORK/star.toml"
@@ -734,8 +734,8 @@ senders() {
 
 # The stream of the Quanta paper (800 x 600 pixels of 3 bytes, 20 frames a second) over 1 Gbit/s and
 # 100 ms by real sockets: the server and the receiver are on one host. Each way and loss has one run of
-# MINUTES (default 0.75), with the delays of each minute and the memory of sender, server and receiver at
-# its end.
+# MINUTES (default 0.75), with the delays of each minute, and the memory of sender, server and receiver
+# at the end of each minute.
 # A frame is late or overdue if a busy machine delayed its datagrams or its delivery; it is lost if too
 # few datagrams arrived. Run it with real-time priority, on a machine that does nothing else:
 # MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams

@@ -249,8 +249,7 @@ const FILE_CONTENDERS: [FileContender; 3] = [
 ];
 /// Number of runs of each contender, each with its own seed.
 const REPEATS: u64 = 4;
-const REPEATED: &str = "a seed does not determine an emulated run, so only the first one is \
-                        emulated";
+const REPEATED: &str = "a seed does not determine an emulated run, so only one seed is emulated";
 
 fn studied_file(of: &str, key: &str, value: &str) -> Option<(&'static FileContender, Variant)> {
     let contender = FILE_CONTENDERS.iter().find(|contender| contender.name == of)?;
@@ -358,7 +357,7 @@ pub(super) static FILE: Experiment = Experiment {
               difference} % faster than in the study, and Tsunami has {Tsunami at 80 Mbit/s} \
               Mbit/s, more than in three of the study's four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
-              from simulated] | 1} % below it, after five times as many reported losses, and a \
+              from simulated] | 1} % below it, with five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \
               copy, as [ornl-memory](ornl-memory.md) shows.",
     set: Set::Full,
