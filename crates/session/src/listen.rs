@@ -226,8 +226,8 @@ impl Listener {
         let _ = self.door.admission.set(Box::new(judge));
     }
 
-    /// With `true`, makes clients wait until a call with `false` or their timeout: the admitted ids
-    /// are not known yet.
+    /// With `true`, clients wait for a call with `false`, at most until their timeout: the admitted
+    /// ids are not known yet.
     pub(crate) fn hold(&self, holds: bool) {
         self.door.holds.send_replace(holds);
     }

@@ -94,7 +94,7 @@ const MAKES_UP: f64 = 1.1;
 const HELD: f64 = 6.0;
 /// While no window is in use, a queue is drained at this share of the capacity.
 const DRAINS: f64 = 0.97;
-/// The capacity is the median of the last trains, at most this many.
+/// The capacity is the median of the last trains, of which at most this many count.
 const TRAINS: usize = 5;
 /// A round takes at least a round trip, [`ROUND`] seconds and [`ROUND_LEN`] datagrams
 /// ([`LEAST_LEN`] for a copy of the lowest weight beside others). A round that takes more than

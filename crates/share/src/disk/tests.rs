@@ -104,7 +104,7 @@ fn open(medium: Medium) -> (Disk, Calls) {
     (disk, calls)
 }
 
-/// Returns the edit `number`; its value begins with it.
+/// Returns the edit `number`, whose value begins with this number.
 fn call(by: By, number: u64) -> Call {
     let value = [&number.to_be_bytes()[..], &[7; 100]].concat();
     let edit = Edit {

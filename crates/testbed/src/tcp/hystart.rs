@@ -3,7 +3,7 @@
 //!
 //! Either of two signs is enough: acknowledgements have arrived closely spaced for half the minimum
 //! round-trip time, so data fill the path to the receiver; or all round-trip times of this round
-//! exceed the minimum by an eighth (4 to 16 ms), so a queue builds up.
+//! exceed the minimum by more than an eighth (at least 4 ms, at most 16 ms), so a queue builds up.
 
 use longhaul_proto::time::{Span, Time};
 

@@ -201,7 +201,6 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
     // At 100 Mbit/s a reading every 750 µs gives as many packets as one every 75 µs at 1 Gbit/s.
-    // The queue holds 16 ms of the link's data instead of 20 ms.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.read_interval = Span::from_micros(750);

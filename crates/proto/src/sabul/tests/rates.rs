@@ -56,7 +56,7 @@ fn the_rate_rises_only_below_the_loss_threshold_and_only_if_something_was_sent()
     let mut control = paper(500.0);
     control.on_interval(0, 0);
     assert_eq!(control.rate(), Rate::from_mbps(500));
-    // A loss of 1 % in one interval raises the average to an eighth of it; each interval without
+    // A loss of 1 % in one interval raises the average from 0 to 0.125 %. Each interval without
     // loss reduces the average by an eighth.
     control.on_interval(1000, 10);
     let mut intervals = 0;

@@ -80,7 +80,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// `Disconnected` after the last report.
+    /// Returns the next event; `Disconnected` after the last one.
     pub(super) fn next(&self, patience: Duration) -> Result<ReaderEvent, RecvTimeoutError> {
         self.events.recv_timeout(patience)
     }
