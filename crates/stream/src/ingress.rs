@@ -45,7 +45,7 @@ impl Came {
         self.path().0
     }
 
-    /// Returns the highest recent rate of a whole frame; zero if unknown.
+    /// Returns the highest recent rate at which a frame arrived; zero if unknown.
     pub(crate) fn carried(&self) -> Rate {
         self.path().1
     }

@@ -95,8 +95,8 @@ pub(super) fn remove_free(
     if identity.is_some_and(|identity| identity != named.identity) {
         return Ok(());
     }
-    // This process may be unable to open and lock the file. The removal is safe without a lock,
-    // because without a lock `rename` first gives the file a unique name.
+    // This process may be unable to open and lock the file. The removal is safe even then: a copy
+    // that completes such a file first gives it a unique name (see `rename`).
     let file = if is_own(&named) { folder.open(name, Access::Read).ok() } else { None };
     if let Some(file) = &file {
         file.lock()?;

@@ -249,8 +249,9 @@ fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// Limits the other end to `window` bytes in flight. Must be repeated: from version 6.4 on, kernels
-/// re-estimate the bookkeeping share as packets arrive, and so change the offered window.
+/// Limits the other end to `window` bytes in flight. Must be repeated: as packets arrive, kernels
+/// from version 6.4 on re-estimate how much of a buffer is bookkeeping, and so change the offered
+/// window.
 fn clamp(socket: BorrowedFd<'_>, window: Bytes) -> io::Result<()> {
     let window = libc::c_int::try_from(window.get()).unwrap_or(libc::c_int::MAX);
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window)

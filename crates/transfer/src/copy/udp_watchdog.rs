@@ -43,7 +43,7 @@ pub(super) struct Knock {
 
 impl UdpWatchdog {
     /// Sets `cut` when `session` and the flows that report to `board` receive nothing more,
-    /// although the server answers `knock` over TCP. Returns `None` for a session over TCP.
+    /// although the server answers `knock` over TCP. Returns `None` for a session over TCP or ssh.
     pub(super) fn begin(
         session: &Session,
         board: Arc<Board>,

@@ -28,8 +28,8 @@ use crate::reach::transport::{FIRST_PAUSE, LONGEST_PAUSE, first_transport};
 use crate::reach::{Reached, SizeSearch, reach};
 use crate::session::{Identity, Settings};
 
-/// Limits of the extra time for the other sources once a majority agrees. The extra time equals the
-/// time that the majority took.
+/// Limits of the extra time for the other sources once a majority agrees. Between these limits, it
+/// equals the time that the majority took.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 pub(super) struct Looked {
