@@ -37,8 +37,8 @@ pub struct Calls {
 #[derive(Debug)]
 struct Program {
     state: Mutex<State>,
-    /// The number of connections so far; the program's eviction counts as one. A new number ends the
-    /// earlier connection, or the wait for another one.
+    /// The number of connections so far; the program's eviction counts as one. A new number ends
+    /// the earlier connection, or the wait for another one.
     connections: watch::Sender<u64>,
     /// Number of running methods, and how many of them exchange items.
     running: Cell<(usize, usize)>,
