@@ -320,11 +320,12 @@ pub(super) static TABLE5: Experiment = Experiment {
               RBUDP's two flows differ most: at 50 ms the emulated flow has {-[RBUDP, 50 ms | from \
               simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | from simulated} % more, \
               and at half rate the flow at 50 ms has {-[RBUDP at half rate, 50 ms | from \
-              simulated]} % less. This is an effect of counting, not of the protocol. The \
-              simulator counts each block that arrives. A real copy reports the data that it has \
-              verified and written, which are whole chunks of 1 MiB. A chunk of some 730 blocks is \
-              complete only when its last block has arrived. The emulated goodputs of RBUDP's \
-              single flows are therefore not comparable with the simulated ones; losses are.\n\n\
+              simulated]} % less. One cause is the way of counting. The simulator counts each \
+              block that arrives. A real copy reports the data that it has verified and written, \
+              which are whole chunks of 1 MiB. A chunk of some 730 blocks is complete only when \
+              its last block has arrived. The emulated goodputs of RBUDP's single flows are \
+              therefore not comparable with the simulated ones. At the whole rate the losses \
+              differ too.\n\n\
               GTP's goodput behind the router that loses in clumps depends on chance, in the \
               simulator and over real sockets.",
     learned: "RBUDP is best if each of the two flows sends at half of the link's rate: {RBUDP at \
