@@ -71,7 +71,7 @@ impl Connection {
         self.size.map_or(bytes, |size| bytes.min(size))
     }
 
-    /// Bytes that have arrived, with repeats, in full segments.
+    /// Bytes that have arrived, repeats included; each segment counts as a full one.
     pub(super) fn received(&self) -> Bytes {
         Bytes::new(self.receiver.counts().received * u64::from(self.mss))
     }

@@ -266,8 +266,8 @@ fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number
 
 #[test]
 fn a_queue_that_a_train_timed_too_short_hides_is_ours() {
-    // The path carries 800 Mbit/s, the train showed 1,000: sending 850 for 0.1 s makes at least
-    // 6.25 ms of queue.
+    // A train that showed 1,000 Mbit/s may have met a path of 762. There, sending 850 for 0.1 s
+    // makes 11.5 ms of queue. The other 3.5 ms are below the threshold of 6.25 ms.
     let carries = 1_000.0 * MBPS;
     let mut shadow = shadow();
     let load = |load: f64, queue| Shown { left: load * carries, ..round(load, queue) };

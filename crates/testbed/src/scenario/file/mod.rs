@@ -1,8 +1,9 @@
 //! Scenarios as TOML files.
 //!
 //! Quantities are written as in flags (`"1G"`, `"100ms"`, `"0.1%"`). An error names the line and,
-//! for a mistyped word, the nearest valid word. In reading order: `keys` (all valid keys), `section`
-//! (a table), then `hosts`, `links`, `network`, `flows`, and `settings` (the caller's values).
+//! for a mistyped word, the nearest valid word. In reading order: `keys` (all valid keys),
+//! `section` (a table), then `hosts`, `links`, `network`, `flows`, and `settings` (the caller's
+//! values).
 
 mod flows;
 mod hosts;
