@@ -211,11 +211,12 @@ pub(crate) static FIG1: Experiment = Experiment {
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
               {most [* takes 1 ms, * for 1024]} % with one for 128 or more.\n\n\
-              With two packets a batch, as in the paper, the share is the same to the last digit. \
-              Over real sockets the share is lower than simulated at every frequency: by {-most [* \
-              loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * | from simulated] | 2} \
-              points without loss, and by {-most [* loss 0.1 %, * | from simulated] | 2} to \
-              {-least [* loss 0.1 %, * | from simulated] | 2} points at a loss of 0.1 %.",
+              A batch of two packets, as in the paper, gives the same share as longhaul's batches \
+              to the last digit. Over real sockets the share is lower than simulated at every \
+              frequency: by {-most [* loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * \
+              | from simulated] | 2} points without loss, and by {-most [* loss 0.1 %, * | from \
+              simulated] | 2} to {-least [* loss 0.1 %, * | from simulated] | 2} points at a loss \
+              of 0.1 %.",
     set: Set::Full,
 };
 
