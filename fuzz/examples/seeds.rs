@@ -91,7 +91,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
 /// is 0, invented symbols follow.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
-    // The target reads a byte from 12 on as the number that is smaller by 12.
+    // The target reads a byte n of at least 12 as the number n − 12.
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
     let mut seeds = Vec::new();
     for (scheme, m) in [(reed_solomon, 3), (xor, 3), (xor, 10), (reed_solomon, 0)] {
