@@ -1,10 +1,10 @@
 //! The virtual object that a protocol moves: a manifest's files, one after the other.
 //!
 //! The object starts with the encoded manifest, unless the manifest travels on the control stream.
-//! The files follow in the manifest's order. A large file starts on a chunk boundary. The small
-//! files between two large files are packed without gaps, and the first of them starts on a chunk
-//! boundary. The space between the end of content and the next boundary is padding. Padding and
-//! holes are never sent. The object ends where its last content ends.
+//! The files follow in the manifest's order. A large file starts on a chunk boundary. Consecutive
+//! small files are packed without gaps, and the first of them starts on a chunk boundary. The space
+//! before such a boundary is padding. Padding and holes are never sent. The object ends where its
+//! last file ends.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,8 +74,7 @@ impl VirtualObject {
         VirtualObject { manifest: manifest.clone(), prefix: manifest_prefix_len, len: end, files }
     }
 
-    /// Returns the bytes from the start to the end of the last content, including padding and
-    /// holes.
+    /// Returns the length in bytes, including padding and holes.
     #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
     pub fn len(&self) -> u64 {
         self.len

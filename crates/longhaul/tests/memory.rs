@@ -54,7 +54,7 @@ fn written_bytes_are_read_back() {
         let rig = Rig::new();
         let mut server = rig.server().start().await.expect("it listens");
         let client = rig.client();
-        // An empty file, files of a part of a chunk (1 MiB), and a file of several chunks.
+        // An empty file, files shorter than a chunk (1 MiB), and a file of several chunks.
         for size in [0, 1, 70_000, (9 << 20) + 5] {
             let content = noise(size);
             let there = url(&server, "x");
@@ -221,8 +221,8 @@ fn copies_of_a_client_share_its_memory() {
     assert_eq!(error.kind, ErrorKind::Usage);
     blocking::wait(async {
         let server = rig.server().start().await.expect("it listens");
-        // A copy needs at least 32 MiB. So 43 MiB suffice for one copy at a time, and the second
-        // copy waits for the first.
+        // A copy needs at least 32 MiB. 43 MiB are too little for two copies, so the second copy
+        // waits for the first.
         let client = builder().memory(Bytes::mebi(43)).build().expect("enough for one copy");
         for name in ["x", "y"] {
             fs::write(rig.there(name), noise(9 << 20)).expect("a new file");

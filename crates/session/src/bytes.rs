@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(super) type Out = Box<dyn Writes>;
 
-/// A writer of any carrier; a downcast finds QUIC's.
+/// A writer of any carrier. `Any` permits a downcast to QUIC's writer.
 pub(super) trait Writes: AsyncWrite + Any + Send + Unpin {}
 
 impl<T: AsyncWrite + Any + Send + Unpin> Writes for T {}

@@ -22,7 +22,7 @@ impl Course {
         self.with(|points| points.push((at, bytes)));
     }
 
-    /// Returns the copy's duration in seconds.
+    /// Adds the last sample, and returns the copy's duration in seconds.
     pub(super) fn done(&self, summary: &Summary) -> f64 {
         let end = summary.elapsed.as_secs_f64();
         self.with(|points| {

@@ -14,7 +14,7 @@ const SIZE: usize = 100_000_000;
 const KILL_AT: u64 = 2 * LOST;
 /// 15 MB/s: so slow that the last progress event before a kill, at most 1 s old, is nearly right.
 const RATE: &str = "--rate=120M";
-/// Limit of the data that a kill may cost: 2 s of the copy, because the sink syncs every second.
+/// Limit of the data that a kill may cost: about 2 s of the copy. The sink syncs every second.
 const LOST: u64 = 32_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,7 +96,6 @@ fn a_kill_costs_little(way: Way, the_client: bool) {
         "{reported} arrived, {resumed} resumed: {summary}"
     );
     let moved = summary["blocks"].as_u64().unwrap() * summary["payload_bytes"].as_u64().unwrap();
-    // `moved` includes blocks that were resent before the sender knew that the receiver had them.
     assert!(moved + reported <= SIZE as u64 + LOST, "{reported} arrived, {moved} moved: {summary}");
     assert_eq!(summary["bytes"], SIZE);
 }
@@ -272,7 +271,7 @@ fn blocks_of_a_changed_source_are_waste_not_loss() {
         let summary = case.start("--rate=200M").end().summary();
         assert!(fs::read(case.file("to")).unwrap() == content);
         let number = |name: &str| summary[name].as_u64().unwrap();
-        // A lost block needs a lost datagram. Blocks of the old content are no losses.
+        // Blocks of the old content must not count as lost.
         assert!(number("blocks_lost") <= number("path_lost"), "{way:?}: {summary}");
         let (blocks, payload) = (number("blocks"), number("payload_bytes"));
         let due = LEN as u64 - number("resumed_bytes");
@@ -288,8 +287,8 @@ fn blocks_of_a_changed_source_are_waste_not_loss() {
 const FILES_AND_TREES: [(Way, &[&str]); 4] =
     [(Way::Push, &[]), (Way::Pull, &[]), (Way::Push, &["-r"]), (Way::Pull, &["-r"])];
 
-/// Kills a copy's client. Changes the first byte of the source, but not its size and time. Then
-/// copies again, with the flags `more` too.
+/// Kills a copy's client. Changes the first byte of the source, but not the source's size and time.
+/// Then copies again, with the additional flags `more`.
 fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 30_000_000;
     // A journal of this many bytes has at least five chunks: its header has 40 bytes, a chunk 48.
@@ -361,7 +360,7 @@ fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     assert!(there + LOST >= reported, "{reported} arrived, {there} resumed: {summary}");
 }
 
-/// Bytes that a run found at its start.
+/// Returns the bytes that a run found at its start, from its event `resumed`.
 fn found(event: &Value) -> u64 {
     event["bytes"].as_u64().unwrap()
 }

@@ -162,7 +162,7 @@ fn a_sending_server_survives_every_false_report() {
     let pair = Pair::new();
     write(&pair.there.join("source"), &bytes(LEN, 1));
     // The server reports the end of a transfer before it frees the flow id, so each transfer has
-    // another one.
+    // its own id.
     for ((lie, reason), flow) in fatal().into_iter().zip(FLOW..) {
         let request = Request { flow, ..liar::request(Direction::Pull, "source") };
         let said = [Message::Request(request)].into_iter().chain(relays(flow));

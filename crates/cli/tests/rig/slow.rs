@@ -19,8 +19,8 @@ pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped
     inject(call, &format!("delay_exit={micros}"))
 }
 
-/// In each thread of the program, the call of `call` with the number `first` hangs, for longer than
-/// any test. strace writes `log`, which [`has_hung`] reads.
+/// In each thread of the program, call number `first` of `call` hangs longer than any test. strace
+/// writes `log`, which [`has_hung`] reads.
 pub(crate) fn hanging_calls(call: &str, first: u32, log: &Path) -> Result<Vec<String>, Skipped> {
     slow_calls(call, 0)?;
     let inject = format!("inject={call}:delay_exit={FOREVER}:when={first}+");
@@ -80,7 +80,7 @@ fn inject(calls: &str, fault: &str) -> Result<Vec<String>, Skipped> {
     Err(skip::uninstalled("strace, which makes a disk slow, cannot run here"))
 }
 
-/// Logs `calls` to `log` and changes them by `inject`.
+/// Returns the strace command that logs `calls` to `log` and changes them by `inject`.
 fn strace(calls: &str, inject: &str, log: &Path) -> Vec<String> {
     let (log, trace) = (log.display().to_string(), format!("trace={calls}"));
     ["strace", "-f", "-o", &log, "-e", &trace, "-e", inject].map(str::to_owned).to_vec()

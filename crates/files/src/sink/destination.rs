@@ -98,8 +98,8 @@ impl Ground {
             let mark = Some(names::unfinished(&name));
             return Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) };
         }
-        // A killed run may have created the base without a sync, and a power failure would remove
-        // all of it.
+        // A killed run may have created the base without a sync. Sync its name now: a power failure
+        // would otherwise remove the base with all its entries.
         let has_new_base = !dry
             && manifest.shape() == Shape::Contents
             && place.parent().folder().and_then(|parent| parent.sync()).is_err();

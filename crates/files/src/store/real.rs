@@ -47,8 +47,8 @@ fn umask_of_proc() -> Option<u32> {
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-/// Returns the umask on other systems. The mask is 0o077 for a moment, so a file that another
-/// thread creates meanwhile can only become more private.
+/// Returns the umask on systems without `/proc`. The mask is 0o077 for a moment, so a file that
+/// another thread creates meanwhile can only become more private.
 fn umask_by_syscall() -> u32 {
     let umask = rustix::process::umask(Mode::from_bits_truncate(0o077));
     rustix::process::umask(umask);
@@ -121,7 +121,7 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
-/// Locks a file or folder without waiting. Returns false on a file system without locks.
+/// Locks a file or folder without waiting. Returns false if the file system cannot lock it.
 fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(busy()),

@@ -81,7 +81,7 @@ fn write(path: impl AsRef<Path>, content: &[u8]) {
     let path = path.as_ref();
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
-    // The time differs from the present time, so that a lost time is visible.
+    // In the past, so that a copy that does not keep the modification time is detected.
     let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     std::fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
 }

@@ -5,7 +5,7 @@
 
 use crate::time::Span;
 
-/// Round-trip times that vary less than this do not count as jitter: hosts that wake up late cause
+/// Round-trip times that vary by at most this do not count as jitter: hosts that wake up late cause
 /// as much variation.
 const MIN_RANGE: Span = Span::from_micros(500);
 
@@ -33,7 +33,7 @@ impl Jitter {
         self.rtts.map_or(Span::ZERO, |(low, high)| high - low)
     }
 
-    /// Ends the judgement of the train, and returns whether jitter may have spoiled the train.
+    /// Returns, once for each train, whether jitter may have spoiled it; false afterwards.
     pub(super) fn judge(&mut self) -> bool {
         self.train.take().is_some_and(|span| self.range() > MIN_RANGE.max(span / 2))
     }

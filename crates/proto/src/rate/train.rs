@@ -4,14 +4,14 @@
 //!    train; the receiver times the train and reports the result. Until the report arrives only a
 //!    limited trickle follows.
 //! 2. **Epochs.** The sender holds a rate until the receiver has reported on enough datagrams sent
-//!    at that rate. The arrival rate is compared with the departure rate, because a sender slower
-//!    than its rate says nothing about the path.
+//!    at that rate. The arrival rate is compared with the departure rate, because the sender may
+//!    not reach the rate that it holds.
 //! 3. **Up.** A clean epoch (no growing queue, no excess loss) raises the rate: towards the rate
 //!    that the last trains showed if it is higher, else by a step. After a rate that was too high
 //!    (a *ceiling*), the rate stays near the ceiling for some epochs; then a train probes again.
-//! 4. **Down.** A queue of our own shows in a round-trip time that grows and stays high. Then the
-//!    arrival rate is the capacity, and the rate goes below it. The round-trip time counts as high
-//!    only if two pulses (the receiver's periodic reports) in a row show it, because a host that
+//! 4. **Down.** A queue that we cause shows in a round-trip time that grows and stays high. Then
+//!    the arrival rate is the capacity, and the rate goes below it. The round-trip time counts as
+//!    high only if two pulses (the receiver's periodic reports) in a row show it, because a host that
 //!    stalls for a moment delays only one pulse.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
 //!    neither a ceiling nor that ratio is known, and less than a fifth is lost, the sender sends
@@ -52,7 +52,8 @@ const MOST_TRICKLED: u64 = 256;
 const INSTANT: Span = Span::from_micros(500);
 /// Share of the first train's rate that the sender takes: other flows may use the path too.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
-/// Lowest and highest rate, before the user's limit and the receiver's drain rate apply.
+/// Lowest and highest rate in bits a second, before the user's limit and the receiver's drain rate
+/// apply.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
 /// Minimum length of an epoch, in datagrams and in time. While the controller is `blind`,
@@ -86,7 +87,8 @@ const DOUBLED: f64 = 2.0;
 /// tried, or trains were timed poorly.
 const CAREFUL: f64 = 1.25;
 /// Factor by which a clean epoch raises the rate after a well-timed train; the step then doubles
-/// with each epoch, up to [`GUESSED`]. Also at each epoch once an overload has shown a ceiling.
+/// with each epoch, up to [`GUESSED`]. Also the factor of each epoch once an overload has shown a
+/// ceiling.
 const NEAR: f64 = 1.04;
 /// Highest factor towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;
@@ -258,7 +260,7 @@ impl Trains {
         self.set_rate(rate.as_bps() as f64);
     }
 
-    /// Ends the epoch and returns its measurements, once it is long enough.
+    /// Returns the epoch's measurements, once the epoch is long enough.
     fn measure(&mut self, feedback: &Feedback<'_>) -> Option<Measure> {
         let pulse = feedback.pulse;
         let (clock, highest, received) = (pulse.clock, pulse.highest, pulse.received);

@@ -127,7 +127,7 @@ fn streams_beyond_the_limit_wait_over_quic_and_fail_over_tcp() {
         // The client's first stream counts too; QUIC may allow an eighth more.
         let most = streams.len() + 1;
         assert!((mux::STREAMS..=mux::STREAMS * 9 / 8).contains(&most), "{most}");
-        // QUIC announces ended streams in groups.
+        // QUIC announces ended streams in groups: the end of a single stream may not admit another.
         for (stream, theirs) in streams.drain(..3) {
             let closing = tokio::spawn(theirs.close(None));
             stream.close(None).await.unwrap();
@@ -215,9 +215,8 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
 }
 
 /// Runs a client that opens a stream, says goodbye if `is_done`, and freezes until the server has
-/// ended the stream after 8 MiB. Returns the result of that end, whether another stream can send
-/// afterwards, and how many parts of the data the client reads
-/// before the end.
+/// sent 8 MiB and ended the stream. Returns the result of that end, whether another stream can send
+/// afterwards, and how many parts of the data the client reads before the end.
 async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Result<u32, Error>) {
     let server = Identity::generate();
     let mut listener = listen(LOOPBACKS[0], &server);

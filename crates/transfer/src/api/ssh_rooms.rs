@@ -25,7 +25,8 @@ use crate::session::{PeerId, allow};
 
 /// Files that identify this host by its name and its machine id.
 const HOST: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/machine-id"];
-/// How long a server without clients waits for a new client.
+/// How long a server without clients waits for a new client. Also the interval at which a client's
+/// process starts a server while it reaches none.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long a client's process tries to reach the server.
 const START: Duration = Duration::from_secs(20);
@@ -227,8 +228,8 @@ impl Clients {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Without a free descriptor the client waits. The socket stays readable, so the
-                // next poll returns immediately.
+                // Without a free descriptor the client waits. The socket stays readable, so without
+                // this pause the loop would spin.
                 Err(_) => return thread::sleep(PAUSE),
             }
         }
@@ -254,7 +255,7 @@ impl Clients {
     }
 
     fn count(&self, id: PeerId, comes: bool) -> io::Result<()> {
-        // The server gets the list under the lock, so that lists arrive in order. No code panics
+        // The server gets the list under the lock, so that lists arrive in order. No thread panics
         // while it holds the lock.
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let count = ids.entry(id).or_default();

@@ -1,7 +1,7 @@
 //! The other end's plan, received in slices: chunks of data and entries (files, folders, links)
 //! that need not be sent.
 //!
-//! An honest plan names each chunk and each entry once, and asks for a limited number of
+//! An honest plan names each chunk and each entry at most once, and asks for a limited number of
 //! comparisons. A longer plan is refused, because it might never end.
 
 use std::ops::Range;
@@ -43,7 +43,7 @@ impl PlanSoFar {
         asked: u64,
     ) -> Result<(), Error> {
         let named = (have.len() + skipped.len()) as u64 + asked;
-        // A slice that names nothing also counts, as one name: slices without end are refused.
+        // An empty slice counts as one name, so that endless empty slices are refused too.
         let left = self.left.checked_sub(named.max(1));
         self.left = left.ok_or_else(|| self.endless())?;
         self.asks |= asked > 0;

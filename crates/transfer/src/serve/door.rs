@@ -155,7 +155,7 @@ impl Door {
         move |peer| allowed(&now(&allow), peer).map(drop).map_err(|error| (&error).into())
     }
 
-    /// Does not check whether the current list grants this right.
+    /// Returns the right to `access`, without a check whether the current list grants it.
     pub(super) fn right(&self, peer: PeerId, access: Option<Access>) -> Right {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access, word: None }
     }

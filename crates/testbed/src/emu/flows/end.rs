@@ -22,8 +22,8 @@ pub struct FlowEnd {
     pub object: Option<Bytes>,
     /// The delivered amount; for UDP, all arrivals.
     pub delivered: Bytes,
-    /// Time from the flow's start until all data were delivered or it was stopped. For a copy that
-    /// was cut off: until its last report.
+    /// Time from the flow's start until all data were delivered or the flow was stopped. For a copy
+    /// that was cut off: until its last report.
     pub took: Span,
     /// A copy's session setup, as a part of `took`.
     pub setup: Span,
@@ -86,8 +86,8 @@ impl FlowEnd {
         if self.took == Span::ZERO { Rate::ZERO } else { self.delivered / self.took }
     }
 
-    /// Unnecessary data as a share of the necessary data: a finished flow's known blocks, otherwise
-    /// the data sent for the first time.
+    /// Unnecessary data as a share of the necessary data. For a finished flow with a known number of
+    /// blocks, these blocks are necessary; for other flows, the data sent for the first time.
     pub fn waste(&self) -> Option<f64> {
         let FlowCounts { sent, retransmitted, blocks, .. } = self.counts;
         let (sent, again) = (sent?, retransmitted?);
