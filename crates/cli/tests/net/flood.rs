@@ -17,7 +17,7 @@ const MANY: Flood = Flood { tricks: &TRICKS, per_millisecond: 50 };
 /// A slower flood, so that several can run at the same time.
 pub(super) const A_FEW: Flood = Flood { tricks: &TRICKS, per_millisecond: 4 };
 
-/// A delayed flood catches up in bursts of at most this much time.
+/// A delayed flood catches up by at most this much time.
 const MOST_LATE: Duration = Duration::from_millis(10);
 
 /// Kinds of hostile datagrams, used in turn.
