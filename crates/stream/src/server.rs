@@ -73,7 +73,8 @@ impl Streams {
     /// early with the reason from `stopped`.
     ///
     /// # Errors
-    /// The request was refused, `stopped` completed, or the client left without a goodbye.
+    /// The request was refused, `stopped` completed, or the client sent an invalid message, stopped
+    /// reading, or left without a goodbye.
     pub async fn serve(
         &self,
         session: Session,

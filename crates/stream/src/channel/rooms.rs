@@ -10,7 +10,7 @@ use longhaul_proto::share::Key;
 use longhaul_session::{Error, Kind, PeerId};
 use tokio::sync::watch;
 
-/// Maximum number of senders whose repetitions are detected.
+/// Maximum number of senders whose repeated messages are detected.
 const ORIGINS: usize = 4_096;
 /// How long a room without clients keeps the last messages of its keys, if no new room needs its
 /// place.

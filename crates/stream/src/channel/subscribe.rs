@@ -25,13 +25,13 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{keys, micros};
 
-/// Interval of the reports that a mode with a deadline sends.
+/// Interval of a subscriber's reports in the mode with a deadline.
 const SEEN: Duration = Duration::from_secs(1);
 /// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
 /// Maximum unread content in KiB, queued or held as [`Received`].
 const UNREAD_KIBIS: usize = 32 << 10;
-/// Maximum number of senders whose repetitions are detected.
+/// Maximum number of senders whose repeated messages are detected.
 const ORIGINS: usize = 1_024;
 
 /// The request of a subscriber.
