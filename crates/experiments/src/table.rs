@@ -266,8 +266,8 @@ impl Table {
         Table { title: title.into(), rows }
     }
 
-    /// The table as Markdown. Empty columns are omitted, except `simulated`; the column of runs
-    /// appears only if there are `several`.
+    /// The table as Markdown. Empty columns are omitted, except `simulated`. The column of runs
+    /// appears only with `several` runs.
     pub(crate) fn markdown(&self, several: bool) -> String {
         let filled = |column: &Column| match column {
             Column::Case | Column::What | Column::Simulated => true,

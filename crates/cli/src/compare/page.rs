@@ -6,7 +6,7 @@ use super::Setting;
 use super::runs::{self, Run, Standing};
 use super::table;
 
-/// The plot has a white background in both modes.
+/// The plot has a white background in dark mode too.
 const STYLE: &str = "\
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem;

@@ -192,7 +192,7 @@ impl Sink {
         self.keep.apply_to_folder(self.ground.folder(number)?, entry)
     }
 
-    /// Returns the mark if nothing failed.
+    /// Syncs the names; returns the mark if nothing failed.
     fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
         self.sync_names()?;
         if !self.failures.is_empty() {

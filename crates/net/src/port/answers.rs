@@ -4,7 +4,7 @@
 //! or an IPv6 /64) therefore has its own budget. All networks without a handshake (strangers) also
 //! share one budget. The table has a fixed number of slots; a secret hash chooses a network's slot.
 //! A probe that gets no answer takes nothing from any budget, so strangers beyond their shared
-//! budget cannot use up the slots of clients.
+//! budget cannot use up the budgets of clients.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

@@ -2,9 +2,9 @@
 //!
 //! Linux computes how many segments must arrive for each increment of the window, as a whole
 //! number. While the window does not change, Linux updates this number at most every 32 ms, and the
-//! curve at most once per clock tick. With shorter round trips the window therefore stays constant
-//! for many round trips after a loss (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an
-//! RTT of 1 ms Linux's window is a third of RFC 9438's.
+//! curve at most once per clock tick. If round trips are much shorter, the window therefore stays
+//! constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 %
+//! loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 

@@ -11,8 +11,7 @@ use longhaul_proto::time::{Span, Time};
 /// Minimum and maximum length of a step. Each number of connections gets one step to settle, and at
 /// least one step in which its rate is measured.
 const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
-/// Length of a step in round trips, within the limits [`STEPS`]. Round trips, because slow start
-/// takes a number of round trips.
+/// Length of a step in round trips (slow start takes several), within the limits [`STEPS`].
 const ROUND_TRIPS: u64 = 8;
 /// A measurement lasts at least one step, and until this many bytes have arrived.
 const ENOUGH: u64 = 1 << 20;

@@ -56,7 +56,7 @@ struct Tcp<'a> {
     newest: u64,
     window: f64,
     threshold: f64,
-    /// Losses from before this time do not halve the window again.
+    /// Losses of segments that were sent before this time do not halve the window.
     recovered: Time,
     expected: u64,
     /// Later segments that have arrived already.
