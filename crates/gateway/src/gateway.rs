@@ -55,8 +55,8 @@ impl Gateway {
     /// reported, nor are disconnected clients beyond 60 a minute.
     ///
     /// # Errors
-    /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the
-    /// root, or a TLS file cannot be used.
+    /// A usage error: no client would have a right, or the address needs TLS. Any other error: the
+    /// address, the root, or a TLS file cannot be used.
     pub fn start(
         settings: Settings,
         report: impl Fn(AccessRecord) + Send + Sync + 'static,

@@ -34,8 +34,8 @@ impl LossList {
     }
 
     pub(crate) fn insert(&mut self, blocks: Range<u64>) {
-        // Only a range that starts below the head changes the head, unless the list is empty. Of
-        // any other range, the part above the head goes to `rest`.
+        // A range that starts below the head, or that comes into an empty list, changes the head.
+        // Of any other range, the part above the head goes to `rest`.
         if self.head.is_empty() || blocks.start < self.head.start {
             self.rest.insert(self.head.clone());
             self.rest.insert(blocks);
