@@ -338,7 +338,7 @@ pub trait Receiver: Send {
     /// Handles the timeout that [`Receiver::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Marks blocks that need no transfer as arrived.
+    /// Counts blocks as arrived, because they need no transfer.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the grant: how many bytes of blocks may be sent for the first time, counted from the
