@@ -58,7 +58,7 @@ mod tests {
         // Another pass sends one chunk again, and a chunk that was left out before.
         due.add(&[1..2, 2..3]);
         assert_eq!(due.blocks(&layout, &[]), 5 * 3 + 1);
-        // Two whole blocks of chunk 5, and chunk 3, which is not due.
+        // Implied are two whole blocks of chunk 5, and chunk 3, which is not due.
         assert_eq!(due.blocks(&layout, &[5_400..6_000, 3_000..4_000]), 5 * 3 + 1 - 2);
     }
 }
