@@ -121,7 +121,7 @@ def cell(longhaul, rate, rtt, loss, control, each, times):
     runs = [run for run in runs if run]
     if not runs:
         return f"| {CONTROLS[control]} | {rate} | {rtt} | {loss} | no run | | | | |"
-    # Disturbed runs count only if no run was undisturbed.
+    # Disturbed runs count only if all runs were disturbed.
     runs = [run for run in runs if run["valid"]] or runs
     name, millis = CONTROLS[control], float(rtt.removesuffix("ms"))
     ours = model(longhaul, rate, millis, loss, name, each)
