@@ -54,7 +54,7 @@ pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
 /// The last message: why a session ends.
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Goodbye {
-    /// The error's kind; 0 without an error.
+    /// Number of the error's kind; 0 without an error.
     #[prost(uint32, tag = "1")]
     class: u32,
     /// What failed, and why, as text for people.
@@ -63,6 +63,7 @@ struct Goodbye {
     /// The suggested action; empty for none.
     #[prost(string, tag = "3")]
     advice: String,
+    /// Whether the file or folder that the error concerns does not exist.
     #[prost(bool, tag = "4")]
     missing: bool,
 }

@@ -26,12 +26,12 @@ pub struct Hello {
     /// service.
     #[prost(string, tag = "4")]
     pub service: String,
-    /// From the opener of the stream: the version of the service that its messages need. An older
-    /// service refuses the stream, because it would skip a required field.
+    /// From the side that opens the stream: the version of the service that its messages need. A
+    /// service of an older version refuses the stream, because it would skip a required field.
     #[prost(uint32, tag = "5")]
     pub needs: u32,
-    /// From a client: the client opens more streams. Over TCP and ssh, a multiplexer then carries
-    /// all streams.
+    /// From a client: the client opens more streams. Over TCP and ssh, a multiplexer carries all
+    /// streams after this message.
     #[prost(bool, tag = "6")]
     pub streams: bool,
 }
