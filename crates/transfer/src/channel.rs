@@ -12,7 +12,7 @@ use crate::stream::Connector;
 
 pub(crate) type Sending = (publish::Source, watch::Receiver<publish::Status>);
 
-/// Sends messages until the source is finished.
+/// Sends messages until the source is finished, or the call is cancelled.
 pub(crate) fn send_channel(
     connector: &Connector,
     wish: publish::Wish,
@@ -33,7 +33,7 @@ pub(crate) fn send_channel(
 
 pub(crate) type Receiving = (mpsc::Receiver<subscribe::Item>, subscribe::Board);
 
-/// Receives messages until the program drops the receiver.
+/// Receives messages until the program drops the receiver, or the call is cancelled.
 pub(crate) fn receive_channel(
     connector: &Connector,
     wish: subscribe::Wish,
