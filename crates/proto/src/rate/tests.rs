@@ -38,8 +38,8 @@ struct Path {
 const STALL_EVERY: Span = Span::from_millis(100);
 
 struct Run {
-    /// Arrival rate after the start-up, as a share of what random loss leaves of the path's first
-    /// capacity.
+    /// Arrival rate after the start-up, as a share of the path's first capacity without the part
+    /// that is lost at random.
     goodput: f64,
     /// Share of the datagrams sent after the start-up that the queue or a full socket dropped.
     dropped: f64,
