@@ -83,8 +83,8 @@ pub fn one(scenario: &Scenario) -> Result<CaseOutcome, SimError> {
 
 fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> CaseFlow {
     let accounts = &flow.accounts;
-    // As in RBUDP's equation 2, a transfer ends when its sender knows that everything has arrived.
-    // The receiver's disk may finish later.
+    // As in RBUDP's equation 2, a transfer ends when its sender knows that everything has arrived;
+    // or when the receiver's disk is done, if that is later.
     let end = flow.known.max(flow.finished).unwrap_or(ended);
     let lost = accounts.dropped + accounts.socket_lost;
     // Plain UDP has no loss reports; iperf's receiver counts missing datagrams.

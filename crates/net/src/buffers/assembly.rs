@@ -22,8 +22,7 @@ use crate::buffers::repair::{Repair, Symbols};
 pub enum Placed<E> {
     /// The block was written to its place, or the symbol to the buffer of its chunk's symbols.
     Filled(Block),
-    /// The block or symbol was a duplicate, or its chunk is complete or skipped. Nothing was
-    /// written.
+    /// A duplicate, a skipped block, or a block or symbol of a finished chunk. Nothing was written.
     Present(Block),
     /// There is no buffer for the block's chunk or its symbols. The block counts as never received.
     NoRoom,

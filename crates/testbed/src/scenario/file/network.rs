@@ -121,7 +121,6 @@ impl<'a> File<'a> {
             places.insert(host.name.clone(), place);
         }
         let from_topology = parts.hosts.len();
-        // Added hosts shift the topology's routers.
         for value in whole.list("host")? {
             let table = Section::new(whole.source, "[[host]]", value, &[keys::HOST])?;
             let name = table.text("name")?.ok_or_else(|| table.missing("name"))?;
@@ -141,6 +140,7 @@ impl<'a> File<'a> {
                 return Err(whole.source.error(&value.span(), what));
             }
         }
+        // Hosts are numbered before routers, so added hosts shift the numbers of the routers.
         let added = parts.hosts.len() - from_topology;
         for link in &mut parts.network.links {
             for end in [&mut link.from, &mut link.to] {
