@@ -19,7 +19,7 @@ use yamux::{Config, Mode};
 use super::bytes::{In, Out};
 use crate::Error;
 
-/// Maximum number of open streams of a connection.
+/// Maximum number of open streams of a connection; over QUIC an eighth more.
 pub(super) const STREAMS: usize = 16;
 
 /// Limit on unread bytes of a connection: 256 KiB for each stream, and the rest for streams that
