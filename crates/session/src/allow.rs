@@ -1,5 +1,5 @@
 //! The list of clients and their rights. An entry is the value of a command-line option, or a line
-//! of a file. `ID[:ro|wo|rw][:subfolder]` grants files;
+//! of a file. The short form `ID[:ro|wo|rw][:subfolder]` grants files. The long form
 //! `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms` grants rights by service.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ impl Allow {
     }
 }
 
-/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case. In the first form, a
+/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case. In the short form, a
 /// client without a mode may read and write, and a folder whose name looks like a mode needs a mode
 /// before it, as in `ID:rw:ro`.
 ///

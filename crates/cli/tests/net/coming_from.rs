@@ -74,7 +74,7 @@ fn each_command_for_users_of_other_tools_works() {
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
         // The sshd of this test uses another port.
         let run = run.replace("archive:", "gate:").replace("ssh -p 2222", "ssh");
-        // ssh runs longhaul without the PATH of this test.
+        // ssh runs longhaul without the PATH of this test, so the remote path is given.
         let is_local = !line.contains("dtn")
             && (line.contains("longhaul cp") || line.contains("longhaul sync"));
         let far = if is_local { " ".into() } else { format!(" --remote-path {BINARY} ") };

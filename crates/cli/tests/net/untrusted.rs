@@ -13,7 +13,7 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::{Relayed, WAYS, Way};
 use crate::rig::{Child, DEADLINE, Host, Terminal};
 
-/// Bytes of the object, many more than of any handshake.
+/// Bytes of the object, many more than a handshake has.
 const LEN: usize = 4_000_000;
 /// Limit of the bytes to the control port if there are only handshakes.
 const HANDSHAKES: usize = 200_000;
@@ -48,7 +48,7 @@ impl Watched {
     fn left(&self) -> (Vec<Vec<u8>>, usize) {
         let mut data_port = self.rig.relay.address();
         data_port.set_port(data_port.port() + 1);
-        // The relay keeps the order at each port.
+        // The relay keeps the order at each port, so `last` comes after all earlier datagrams.
         let last = b"so much";
         let asking = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         asking.send_to(last, data_port).expect("loopback");

@@ -11,8 +11,8 @@
 //!    (a *ceiling*), the rate stays near the ceiling for some epochs; then a train probes again.
 //! 4. **Down.** A queue that we cause shows in a round-trip time that grows and stays high. Then
 //!    the arrival rate is the capacity, and the rate goes below it. The round-trip time counts as
-//!    high only if two pulses (the receiver's periodic reports) in a row show it, because a host that
-//!    stalls for a moment delays only one pulse.
+//!    high only if two pulses (the receiver's periodic reports) in a row show it, because a host
+//!    that stalls for a moment delays only one pulse.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
 //!    neither a ceiling nor that ratio is known, and less than a fifth is lost, the sender sends
 //!    more: if more arrives, the path loses that share at any rate. In all other cases the sender

@@ -3,7 +3,7 @@
 //! In the thread's mount namespace, `/etc/hosts` also lists the emulated hosts. The thread's
 //! children have a process namespace, whose first process waits on a pipe from the emulating
 //! process. When the emulating process ends in any way, the first process of the namespace ends
-//! too, and the kernel kills all its other processes.
+//! too, and the kernel kills all other processes of the namespace.
 
 use std::fs;
 use std::io;
@@ -116,7 +116,7 @@ impl Drop for Household {
     }
 }
 
-/// Puts `hosts` before `/etc/hosts` in the thread's mount namespace.
+/// Puts `hosts` before the lines of `/etc/hosts`, in the thread's mount namespace.
 fn name_hosts(hosts: &str) -> io::Result<()> {
     const PATH: &str = "/etc/hosts";
     // The file is on an in-memory file system of this namespace, which hides `/tmp` for a moment.

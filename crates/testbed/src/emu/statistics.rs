@@ -6,7 +6,7 @@ use longhaul_proto::time::{Span, Time};
 
 use crate::link::LinkTally;
 
-/// Acceptable lateness for any delay.
+/// Lateness that is acceptable, however short the path's delay is.
 pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
 /// The emulator's own drops up to this share of all packets do not invalidate a run.

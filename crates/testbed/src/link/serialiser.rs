@@ -89,7 +89,7 @@ impl Serialiser {
             self.fraction = work % bps;
             return Span::from_nanos(work / bps);
         }
-        // A remainder of a division by the rate, which fits 64 bits.
+        // The remainder is smaller than the rate, so it fits 64 bits.
         self.fraction = (work % u128::from(bps)) as u64;
         Span::from_nanos(u64::try_from(work / u128::from(bps)).unwrap_or(u64::MAX))
     }

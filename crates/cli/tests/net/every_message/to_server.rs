@@ -10,7 +10,7 @@ use super::{LEN, Lie, NAME, all_lies, content, manifest, pass};
 use crate::net::liar::{self, block_on, meet, offer};
 use crate::rig::{Pair, write};
 
-/// The moment of a lie (a wrong message). The sender of a copy offers its list of files.
+/// The moment of a lie (a wrong message). An offer is the sender's list of files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// As the first message of the session.
@@ -37,7 +37,7 @@ impl Moment {
         };
         match self {
             Moment::First => Vec::new(),
-            // The server may still be ending an earlier probe.
+            // Each probe has its own flow: the server may still be ending an earlier probe.
             Moment::Probed => {
                 let (flow, cipher) = (1000 + number as u32, "aes-128-gcm".to_owned());
                 vec![Message::Probe(Probe { probe: 1, flow, cipher })]
