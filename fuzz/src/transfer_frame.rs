@@ -1,4 +1,4 @@
-//! The messages of a transfer, from the stream or a sealed datagram, and their validation.
+//! The messages of a transfer, from the stream or an encrypted datagram, and their validation.
 
 use longhaul_files::CHUNK;
 use longhaul_files::filter::CompiledFilters;

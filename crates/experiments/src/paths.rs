@@ -2,7 +2,7 @@
 
 use longhaul_proto::units::Rate;
 
-/// Bytes of a datagram besides its block: header and tag.
+/// Bytes of a datagram besides its block: header and authentication tag.
 pub(crate) const OVERHEAD: u32 = 32;
 /// Object bytes in a 1500-byte packet, after 28 bytes of IP and UDP headers and [`OVERHEAD`].
 pub(crate) const BLOCK: u32 = 1_440;

@@ -1,4 +1,4 @@
-//! The entries that a manifest may have, derived from the request alone.
+//! The entries that a manifest (a list of files) may have, derived from the request alone.
 //!
 //! A hostile sender can list any name in its manifest (CVE-2019-6111 is this attack on scp). So the
 //! receiver compares the manifest with the request before it opens the destination. In a request, a

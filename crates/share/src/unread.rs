@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn all_watches_of_a_client_share_one_limit_and_reading_frees_it() {
-        // An entry takes 97 bytes beside its value.
+        // An entry takes 96 bytes, 1 for its key, and its value.
         let limit = Limit { held: Arc::default(), most: 1000 };
         let mut snapshot = limit.hold();
         snapshot.set(400).unwrap();

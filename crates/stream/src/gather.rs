@@ -248,7 +248,7 @@ impl Gathering {
         while let Some(Request { frame, ranges }) = run.core.poll_request(now) {
             let (first, last) =
                 ranges.into_iter().map(|(a, b)| (u32::from(a), u32::from(b))).unzip();
-            // If the queue is full, the core asks again.
+            // If the queue is full, the core requests the symbols again later.
             let _ = requests.try_send(Again { frame, first, last, receiver: 0 });
         }
     }

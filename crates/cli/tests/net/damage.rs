@@ -1,4 +1,4 @@
-//! Bytes that change on the path. The receiver drops damaged sealed datagrams as forged. The
+//! Bytes that change on the path. The receiver drops damaged encrypted datagrams as forged. The
 //! digests of the chunks must detect damaged unencrypted data.
 
 use std::sync::atomic::Ordering;

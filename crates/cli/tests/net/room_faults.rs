@@ -1,4 +1,4 @@
-//! Faults of clients of rooms and of linked reflectors.
+//! Faults of clients of rooms, and of linked servers (`longhaul reflect`).
 
 use std::process::Command;
 use std::sync::atomic::Ordering;

@@ -2,8 +2,8 @@
 //! separate transfer. The final message has the length and the digest of the whole content. Only
 //! after this message does the file get its name.
 //!
-//! A pipe cannot be resumed. So the file has no journal, and dropping a [`PipeFile`] before the end
-//! removes the partial file.
+//! A pipe cannot be resumed. So the file has no journal (list of written chunks), and dropping a
+//! [`PipeFile`] before the end removes the partial file.
 
 use std::io;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ impl Sink {
         let is_due = self.states.get(entry as usize) == Some(&State::Due);
         if is_due {
             // The sender may have sent zeros instead of the file's content, so the file's journal
-            // cannot be trusted.
+            // (the list of written chunks) cannot be trusted.
             if let Some(large) = self.larges.remove(&entry)
                 && let Err(error) = large.distrust(&mut self.ground)
             {

@@ -1,4 +1,5 @@
-//! Copies that are interrupted at any moment and run again.
+//! Copies that are interrupted at any moment and run again. A journal lists the written chunks of a
+//! partial file.
 
 use proptest::prelude::*;
 

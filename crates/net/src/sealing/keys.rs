@@ -1,4 +1,4 @@
-//! The keys of flows.
+//! The keys of flows. To seal a datagram is to encrypt and authenticate it.
 //!
 //! HKDF-SHA256 (RFC 5869) derives from one session secret a key for each (transfer, direction,
 //! flow, class, epoch); no two of these share a key. An epoch is 2²³ packet numbers: AES-GCM's

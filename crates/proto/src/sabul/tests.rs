@@ -243,7 +243,7 @@ fn without_a_rate_the_first_train_shows_it() {
     let train = Some(Train { first, bytes: Bytes::new(31 * 1032), span, steps: 31 });
     let pulse = Pulse { sequence: 1, highest: 32, received: 32, train, ..Pulse::default() };
     out.hear(&Control::Pulse(pulse));
-    // Nine tenths of the train's 825.6 Mbit/s.
+    // Nine tenths of the 825.6 Mbit/s of the train (datagrams sent back to back).
     assert_eq!(out.sender.rate(), Rate::from_bps(743_040_000));
     let mut limited = Out::new(&Setup { rate_limit: Some(Rate::from_mbps(50)), ..free });
     limited.run_until(Time::ZERO);

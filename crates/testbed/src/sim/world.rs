@@ -290,7 +290,7 @@ impl World<'_> {
         on_stream: bool,
     ) -> Result<(), SimError> {
         if packet.corrupted {
-            // The seal detects the flipped bit: lost.
+            // The authentication tag detects the flipped bit, so the message is lost.
             match on_stream {
                 true => self.fabric.late(*packet, message),
                 false => self.fabric.release(message),

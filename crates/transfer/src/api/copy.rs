@@ -25,7 +25,7 @@ use crate::progress::Cancel;
 const EVENTS: usize = 1024;
 
 /// A copy that can be configured and started. By default it uses RBUDP, searches for the rate and
-/// seals the data. It holds at most 512 MiB of incomplete data in memory, and retries a lost
+/// encrypts the data. It holds at most 512 MiB of incomplete data in memory, and retries a lost
 /// connection for 5 minutes.
 #[derive(Clone, Debug)]
 #[must_use = "a copy runs once it is started"]
@@ -149,7 +149,7 @@ impl CopyRequest {
         self.with(|options| options.weight = weight)
     }
 
-    /// Sets how data are sealed.
+    /// Sets how the data are encrypted.
     pub fn cipher(self, cipher: Cipher) -> CopyRequest {
         self.with(|options| options.cipher = cipher)
     }

@@ -1,5 +1,5 @@
-//! The writer thread of a copy from replicas: one destination, one journal, and leases of the
-//! missing chunks. A lease assigns chunks to a source.
+//! The writer thread of a copy from replicas: one destination, one journal (the list of written
+//! chunks), and leases of the missing chunks. A lease assigns chunks to a source.
 //!
 //! The receiving end of each source uses this thread. The hash of each chunk was agreed beforehand.
 //! A source that sends other data is named and excluded. A chunk that arrives twice is written
@@ -65,7 +65,7 @@ pub(crate) struct Agreed {
 #[derive(Clone)]
 pub(crate) struct ReplicaLink {
     pub(crate) jobs: Jobs,
-    /// BLAKE3 of the manifest that the source sent in its survey.
+    /// BLAKE3 of the manifest that the source sent before the copy, when it was surveyed.
     pub(crate) manifest: Digest,
 }
 

@@ -1,4 +1,4 @@
-//! The sending end of a measurement: a thread that sends sealed datagrams at a rate.
+//! The sending end of a measurement: a thread that sends encrypted datagrams at a rate.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, TryRecvError, channel};

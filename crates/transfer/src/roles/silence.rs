@@ -51,7 +51,7 @@ impl Silence {
     }
 
     /// Judges both channels; to be called several times a second. `always`: the other end sends
-    /// datagrams at all times, not only if it has data and a grant.
+    /// datagrams at all times, not only if it has data and may send them.
     pub(super) fn judge(&mut self, board: &Board, rtt: Span, always: bool) -> Result<(), End> {
         let rtt = clock::duration(rtt);
         let passed = self.looked.elapsed().min(MOST_COUNTED);

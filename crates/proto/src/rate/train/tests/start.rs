@@ -1,8 +1,8 @@
-//! Jitter, poorly timed trains and short queues.
+//! Jitter, poorly timed trains (datagrams sent back to back), and short queues.
 
 use super::*;
 
-/// Passes `trains` a pulse that reports only datagrams sent before the first rate applied.
+/// Passes `trains` a report of only datagrams that were sent before the first rate applied.
 fn trickled(trains: &mut Trains, rtt: Span) {
     let pulse = Pulse { highest: 100, ..Pulse::default() };
     trains.epoch.from = 160;
