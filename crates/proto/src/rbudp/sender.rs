@@ -25,8 +25,8 @@ const COPY_SHARE: u64 = 256;
 /// repairs, because the round before it had losses.
 const LEAST_LOSS: f64 = 0.000_5;
 /// A round of first sends gets symbols only once reports have covered this many datagrams: before
-/// that, their loss ratio is too uncertain. A loss ratio remembered from an earlier flow needs no
-/// reports.
+/// that, their loss ratio is too uncertain. No minimum applies if an earlier flow's loss ratio is
+/// remembered.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
 /// With the error of a loss ratio from few reports, the addition stays within 1 %. A remembered
