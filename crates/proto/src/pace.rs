@@ -116,8 +116,8 @@ impl Pacer {
     }
 
     /// Lets a late driver send more datagrams together, in addition to its burst: as many as the
-    /// rate carries in the time `late`, at least ten and at most [`MAX_BURST`], but no more than a
-    /// limit of the burst size allows. A fixed burst stays as it is.
+    /// rate carries in the time `late`, at least ten and at most [`MAX_BURST`]. A limit of the
+    /// burst size applies to them too. A fixed burst stays as it is.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }

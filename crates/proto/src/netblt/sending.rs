@@ -44,8 +44,8 @@ impl Sending {
     }
 
     /// Handles a message of a request. Ignores a new request while blocks of the last request are
-    /// unsent or may be in flight, and leaves out blocks whose first transmission may be in flight:
-    /// the receiver requests these blocks again.
+    /// unsent or may be in flight. Leaves out blocks whose first transmission may be in flight. The
+    /// receiver requests ignored blocks again.
     pub(super) fn on_resend(&mut self, now: Time, resend: &Resend, patience: Span) {
         let (round, slice) = (resend.report.round(), resend.report.slice());
         let is_past = |mark: &Mark| mark.is_past(now, resend.highest, patience);

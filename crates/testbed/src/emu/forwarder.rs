@@ -1,6 +1,6 @@
-//! The forwarding thread: reads packets from hosts, asks the link for each packet's fate (a due
-//! time or a drop), and at that time offers the packet to the route's next link or writes it to the
-//! receiving host.
+//! The forwarding thread. It reads packets from hosts, and asks the link for each packet's fate: a
+//! due time or a drop. At the due time it offers the packet to the route's next link, or writes it
+//! to the receiving host.
 //!
 //! The next link counts from the due time, not from the time at which this thread handles the
 //! packet, so lateness does not add up.

@@ -1,9 +1,11 @@
 //! Ends slow start before the queue overflows, as Linux's CUBIC does (Ha and Rhee, "Taming the
 //! elephants: new TCP slow start", Computer Networks 55, 2011).
 //!
-//! Either of two signs is enough: acknowledgements have arrived closely spaced for half the minimum
-//! round-trip time, so data fill the path to the receiver; or all round-trip times of this round
-//! exceed the minimum by more than an eighth (at least 4 ms, at most 16 ms), so a queue builds up.
+//! Either of two signs is enough:
+//! - Acknowledgements have arrived closely spaced for half the minimum round-trip time. So data
+//!   fill the path to the receiver.
+//! - All round-trip times of this round exceed the minimum by more than an eighth (at least 4 ms,
+//!   at most 16 ms). So a queue builds up.
 
 use longhaul_proto::time::{Span, Time};
 

@@ -85,9 +85,9 @@ impl SshRooms {
         SshRooms { ports, ..self }
     }
 
-    /// Admits the client `id` at the server, writes the server's ports to standard output for the
-    /// client, and waits until ssh ends or the client reports that it cannot reach these ports;
-    /// blocks. If there is no server, `start` starts a process that calls [`SshRooms::serve`].
+    /// Admits the client `id` at the server, and writes the server's ports to standard output for
+    /// the client. Blocks until ssh ends, or the client reports that it cannot reach these ports.
+    /// If there is no server, `start` starts a process that calls [`SshRooms::serve`].
     ///
     /// # Errors
     /// `id` is not an id, the server cannot be started or reached, or ssh's pipes fail.

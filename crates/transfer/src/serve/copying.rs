@@ -64,8 +64,8 @@ impl Copying {
     }
 
     /// Answers the first message of a stream. Returns the result of a transfer, or the error of a
-    /// survey; `None` if a survey is not followed by a request, for other messages, and for a part
-    /// of a pipe.
+    /// survey. Returns `None` for a survey without a later request, for a part of a pipe, and for
+    /// all other messages.
     async fn answer(&self, session: Session, frame: Frame) -> Option<Result<(), Error>> {
         match frame.message {
             Some(Message::Attach(attach)) => {
