@@ -97,8 +97,8 @@ impl Emulation {
         Ok(HostCommand::new(self.host(host)?, &self.keeper, program.as_ref()))
     }
 
-    /// Runs `work` in a new thread within the host and waits for its result. Its sockets and
-    /// threads belong to the host, and may outlive the call.
+    /// Runs `work` in a new thread within the host and waits for its result. Sockets and threads
+    /// that `work` opens belong to the host, and may outlive the call.
     ///
     /// # Errors
     /// [`EmulationError::NoSuchHost`]; or the namespace cannot be entered.
