@@ -3,7 +3,7 @@
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Raises the soft limit to the hard limit. The low soft limit protects programs that use `select`;
-/// longhaul does not use it.
+/// longhaul does not use `select`.
 pub(crate) fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -9,7 +9,7 @@ pub(crate) fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// Parses a rate with a unit. Tools disagree on the unit of a bare number.
+/// Parses a rate. Refuses a number without a unit, because tools disagree on its unit.
 pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
     let rate = parse_rate(text).map_err(|error| as_rsync_has_it(text).unwrap_or(error))?;
     if text.trim().ends_with(|c: char| c.is_ascii_digit()) {

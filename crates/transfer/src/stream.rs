@@ -45,8 +45,9 @@ impl Connector {
         self.connect().await.map_err(|error| session::Error::from(&error))
     }
 
-    /// Connects, then calls `make`. Sends its first result, which is for the program, or the error
-    /// on `ready`; returns the connection and the second result.
+    /// Connects, then calls `make`, which returns a part for the program and a part for the
+    /// connection. Sends the program's part or the error on `ready`; returns the connection and its
+    /// part.
     pub(crate) async fn begin<P, C>(
         &self,
         ready: oneshot::Sender<Result<P, Error>>,

@@ -243,7 +243,8 @@ impl Flow {
         self.end.accounting.too_fast += self.obedience.take(sent, self.datagram.bits());
     }
 
-    /// Credits the sender for the time since the last call, at the last requested rate.
+    /// Credits the sender for the time since the last call, at `too_fast` times the last requested
+    /// rate.
     fn allow(&mut self, now: Time) {
         let Tuning { too_fast, at_once, .. } = self.rules.tuning;
         let requested_rate = self.requested_rate.as_bps() as f64;

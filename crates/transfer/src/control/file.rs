@@ -261,8 +261,8 @@ impl FileAsk {
         self.remembered_rtt_nanos = path.rtt.as_nanos();
     }
 
-    /// Returns the number of bytes that may be in flight at the start of the answer, if the path
-    /// has about the same round-trip time as before.
+    /// Returns the number of bytes that may be in flight at the start of the answer; `None` if no
+    /// copy found a rate, or if `rtt` does not fit that copy's path.
     pub(crate) fn flight(&self, rtt: Span) -> Option<u64> {
         let (rate, was) = (self.remembered_bps, self.remembered_rtt_nanos);
         let path = Remembered {
