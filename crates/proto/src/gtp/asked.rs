@@ -30,7 +30,7 @@ struct Run {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
-    /// In the order of the requests, without runs before the last edge whose grace has ended.
+    /// In the order of the requests, without places that already count as arrived or lost.
     runs: VecDeque<Run>,
     /// The first block of each run and its place; no block is in two runs.
     places: BTreeMap<u64, u64>,
