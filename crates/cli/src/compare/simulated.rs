@@ -1,4 +1,4 @@
-//! Runs in virtual time: a candidate carries the first flow of a scenario.
+//! Runs in virtual time: each candidate (a protocol, or TCP) carries the first flow of a scenario.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -79,7 +79,7 @@ fn start(plan: &Plan) -> Result<Child, Error> {
     })
 }
 
-/// A thread sends the lines of `from` to [`Run::follow`].
+/// Starts a thread that sends the lines of `from` to [`Run::follow`].
 fn forward(
     from: Option<impl Read + Send + 'static>,
     line: fn(Vec<u8>) -> Line,
@@ -117,7 +117,7 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let list = list.to_owned();
     thread::spawn(move || {
-        // A failed write means that ssh has ended. Its end is reported.
+        // A failed write means that ssh has ended, which `run` reports.
         let _ = stdin.write_all(&list).and_then(|()| stdin.flush());
         let _ = sender.send(stdin);
     });

@@ -18,7 +18,8 @@ use super::scarce::{Handle, patiently};
 use super::{Access, Attributes, File, FileKind, Folder, OpenFile, Room, SharedFolder, busy};
 use crate::manifest::FileTime;
 
-/// The magic number of tmpfs, which allocates all reserved memory immediately.
+/// The magic number of tmpfs. Nothing is reserved there, because tmpfs allocates all reserved
+/// memory immediately.
 const TMPFS: i64 = 0x0102_1994;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);

@@ -22,9 +22,10 @@
 //!   as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
 //!   request, back to back; they show how fast the path delivers.
-//! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
-//!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
-//!   requests missing blocks again without a timeout.
+//! - Loss is found by position: blocks arrive in the order of the requests. When a block arrives,
+//!   all blocks that were requested before it and have not arrived are missing. A sender with
+//!   nothing left to send says so; the receiver then requests missing blocks again without a
+//!   timeout.
 //! - The receiver reports its free memory in its pulses (periodic reports). The sender reports its
 //!   access rate and its round-trip time at the start and when they change. The receiver limits a
 //!   reported round-trip time to the delay of the sender's answers.
@@ -40,7 +41,7 @@
 //! - `controller` (SFC) sets the requested rate.
 //! - `estimator` (CE) estimates the rate that the flow could reach.
 //! - `own` learns the path's own loss.
-//! - `standing` holds the path's round-trip time and limits.
+//! - `standing` holds the sender's round-trip time and limits.
 //! - `flow` sends requests.
 //!
 //! For all flows:

@@ -31,7 +31,7 @@ pub(super) struct Resumed {
 }
 
 impl Resumed {
-    /// Wraps `law` with a faster start. The rate limit of `setup` still applies.
+    /// Wraps the controller `law` with a faster start. The rate limit of `setup` still applies.
     pub(super) fn new(law: Box<dyn RateController>, setup: &Setup, path: Remembered) -> Resumed {
         let (half, datagram) = (path.rate.scale(0.5), setup.datagram());
         let rate = setup.rate_limit.map_or(half, |limit| half.min(limit));

@@ -96,8 +96,8 @@ impl PaperRate {
     /// next SYN time (inc): inc = Sr * SYN * beta / (MTU * 8), where beta is the constant
     /// 1.2*10^-5. d) inc is, at minimum, 1/MTU."
     ///
-    /// The paper's table (MTU 1500: 0.01, 0.1, 1) contradicts this text. The table follows from the
-    /// formula without the factor SYN. This code follows the table.
+    /// The paper's table of inc (0.01, 0.1, 1 for an MTU of 1500) contradicts this text. The table
+    /// follows from the formula without the factor SYN. This code follows the table.
     fn increase(&self) -> f64 {
         let speed = self.per_sync / self.sync * self.mtu * 8.0;
         let mut rounded = 1.0;

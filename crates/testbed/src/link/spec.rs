@@ -39,7 +39,8 @@ pub struct LinkSpec {
     pub corrupt: f64,
     /// Bytes on the wire beyond the IP packet.
     pub framing: u32,
-    /// Larger IP packets vanish without an ICMP error: a black hole in path MTU discovery.
+    /// IP packets with more bytes than this vanish without an ICMP error: a black hole in path MTU
+    /// discovery.
     pub swallow_above: Option<u32>,
     /// Whether the link works; otherwise it drops everything.
     pub up: bool,

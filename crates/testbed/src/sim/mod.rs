@@ -3,7 +3,7 @@
 //!
 //! [`run`] runs a [`Scenario`] and returns a [`SimOutcome`], identical bit for bit on every
 //! machine. One seed determines all randomness; each link and each flow has its own random stream.
-//! Insertion order resolves ties in time, and floats use `libm`.
+//! Events at the same time run in the order of their insertion, and floats use `libm`.
 //!
 //! A run checks these invariants; [`SimError::Broken`] names the one that failed:
 //! - A finished object is complete.

@@ -171,8 +171,8 @@ impl Jobs {
         level.1.get_or_insert(charge);
     }
 
-    /// Sends a job. A thread that has ended has reported the reason already. A job that does not
-    /// fit is dropped; see [`Jobs::is_overflown`].
+    /// Sends a job. Drops the job if the thread has ended (the thread has reported the reason), or
+    /// if the job does not fit; see [`Jobs::is_overflown`].
     pub(crate) fn send(&self, job: Job) {
         let weight = job.weight();
         if weight > 0 && !self.level.add(weight, self.most) {

@@ -271,7 +271,7 @@ impl<'s, 'a> Layers<'s, 'a> {
                 (None, _) => {}
             }
             if change.has("loss") {
-                // A separate layer, because the table of a change has a shorter lifetime.
+                // The table of a change has a shorter lifetime, so it gets its own `Layers`.
                 push(Change::Loss(self.changed_loss(&change)?));
             }
             if let Some(up) = change.flag("up")? {
