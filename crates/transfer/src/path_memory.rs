@@ -133,9 +133,9 @@ impl PathMemory {
         is_fresh.then_some(Remembered { rate: entry.rate, rtt: entry.rtt, loss })
     }
 
-    /// Stores the result of a copy. If something other than the path limited the copy, the result
-    /// replaces the stored entry only if its rate is not lower. Does not wait: if another process
-    /// has locked the file, nothing is stored.
+    /// Stores the result of a copy. If something other than the path limited the copy, a stored
+    /// entry with a higher rate stays. Does not wait: if another process has locked the file,
+    /// nothing is stored.
     pub(crate) fn note(&self, found: Found) -> Result<(), Error> {
         own_address(found.peer).map_or(Ok(()), |own| self.note_from(own, found))
     }
