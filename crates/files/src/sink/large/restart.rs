@@ -66,7 +66,7 @@ impl Large {
         Ok((new, lost))
     }
 
-    /// Returns whether this copy has no journal: it has neither written one nor resumed from one.
+    /// Returns whether this copy has neither written a journal nor resumed from one.
     fn is_fresh(&self) -> bool {
         self.journal_end == 0
     }
