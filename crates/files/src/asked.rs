@@ -15,7 +15,7 @@ use crate::error::{Advice, Error, FileErrorKind};
 /// Characters of a peer's path to show in an error.
 const SHOWN: usize = 300;
 
-/// The names, kinds and shape that a manifest may have.
+/// The names, kinds and [`Shape`] that a manifest may have.
 #[derive(Debug)]
 pub struct Asked {
     recursive: bool,

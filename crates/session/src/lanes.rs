@@ -104,8 +104,8 @@ struct Incomplete {
     lanes: Vec<Option<Waiting>>,
 }
 
-/// The lanes at a server that wait for the other lanes of their streams. The listener's gate limits
-/// their number.
+/// The lanes at a server that wait for the other lanes of their streams. The listener limits their
+/// number.
 #[derive(Default)]
 pub(super) struct Meeting(Mutex<HashMap<u128, Incomplete>>);
 

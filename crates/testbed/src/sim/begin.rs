@@ -1,4 +1,4 @@
-//! The start of a run and of each flow: links, routes, agents.
+//! The start of a run and of each flow: links, routes, agents (copies, connections, UDP streams).
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::time::{Span, Time};

@@ -26,8 +26,8 @@ impl Budget {
         ListCharge::new(&self.0, None)
     }
 
-    /// One list may take all the memory for lists; several lists of one owner together take at most
-    /// half of it.
+    /// One list may take all the memory for lists; several lists of one owner (a client's id)
+    /// together take at most half of it.
     pub(crate) fn list_for(&self, owner: PeerId) -> ListCharge {
         ListCharge::new(&self.0, Some(owner))
     }
