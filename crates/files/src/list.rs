@@ -42,8 +42,8 @@ pub struct Named {
 /// `place` that leads to a folder; any other link is listed as a link.
 ///
 /// # Errors
-/// [`FileErrorKind::File`](crate::FileErrorKind::File): `place` does not exist, or the system
-/// refuses.
+/// [`FileErrorKind::File`](crate::FileErrorKind::File): `place` does not exist, a link at `place`
+/// leads out of the root, or the system refuses.
 pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Error> {
     let wrong = |error: io::Error| file_error("list", place.named(), &error);
     match place.find().map_err(wrong)? {

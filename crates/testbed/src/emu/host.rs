@@ -169,7 +169,7 @@ fn hold_back(device: i32, rate: Rate, mtu: u16) -> io::Result<()> {
     netlink::hold_back(device, rate, CARD_BURST, CARD_ROOM)
 }
 
-/// Whether this process may emulate; changes nothing.
+/// Whether this process may emulate with its present privileges; changes nothing.
 ///
 /// # Errors
 /// The reason why not.
