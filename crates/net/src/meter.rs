@@ -18,7 +18,8 @@ pub struct Tariff {
     pub each: Span,
     /// Up to this charge a key is within its limit.
     pub free: Span,
-    /// The longest charge of one event, and the longest time for which a key exceeds its limit.
+    /// The longest charge of one event. After its last event a key exceeds its limit for at most
+    /// this time.
     pub longest: Span,
 }
 

@@ -120,7 +120,7 @@ fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
 fn a_full_link_carries_its_rate() {
     for (mbps, super_packets) in [(100_u64, 400_u32), (1_000, 3_000)] {
         let rate = Rate::from_mbps(mbps);
-        // The link is never idle.
+        // The queue holds all data, so the link is never idle.
         let path = LinkSpec::path(rate, Span::from_millis(10));
         let link = LinkSpec { queue: Bytes::new(1 << 30), ..path };
         let emulation = need!(start(link.clone(), link));
