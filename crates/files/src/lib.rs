@@ -14,9 +14,9 @@
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
 //!   resumes, names. [`watch`]: progress of long work.
 //!
-//! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the
-//! destination and returns a [`Plan`]: the chunks that exist, and those that the source must
-//! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
+//! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the destination
+//! and returns a [`Plan`]: the chunks that exist, and those that the source must compare.
+//! [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
 //! [`Sink::finish`] creates the links, and gives folders their permissions and times.
 //!
 //! All calls block, so they belong on plain threads. No name from a peer is trusted. Below the base

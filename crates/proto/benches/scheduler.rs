@@ -40,8 +40,8 @@ fn main() {
     }
 }
 
-/// Nanoseconds to compute the shares of this many flows. About a quarter of the flows cannot
-/// use an equal share.
+/// Nanoseconds to compute the shares of this many flows. About a quarter of the flows cannot use an
+/// equal share.
 fn sharing(flows: u32, turns: usize) -> u128 {
     let mut place = 1u64;
     let mut estimate = || {

@@ -1,8 +1,8 @@
 //! RBUDP's analytical model: He et al., "Quanta", sections 4.1 and 4.3, equations 1 to 11.
 //!
 //! The symbols are the paper's: S the payload, B a rate, T a time, L a loss ratio, N a number of
-//! rounds. Rates here are bits of the *object* a second; a sending rate of UDP payload is higher
-//! by the datagram's header and tag.
+//! rounds. Rates here are bits of the *object* a second; a sending rate of UDP payload is higher by
+//! the datagram's header and tag.
 //!
 //! ```
 //! use longhaul_proto::model::{Rbudp, best};

@@ -86,8 +86,8 @@ fn cases(seeds: u64) -> Vec<Case> {
 }
 
 /// A cell's score in per cent. For a copy alone, the ideal duration as a share of the actual one.
-/// For copies that compete with each other, their fairness. In all other cells, the copy's share
-/// of the object data that was available to it.
+/// For copies that compete with each other, their fairness. In all other cells, the copy's share of
+/// the object data that was available to it.
 fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     let copy = outcome.first();
     match cell.family {

@@ -1,6 +1,6 @@
-//! A host's access link: the speed of the host's network card, and the other traffic on the link.
-//! A receiver that divides its link among flows uses the speed and the traffic; a sender reports
-//! the speed of its card to this receiver.
+//! A host's access link: the speed of the host's network card, and the other traffic on the link. A
+//! receiver that divides its link among flows uses the speed and the traffic; a sender reports the
+//! speed of its card to this receiver.
 //!
 //! `netlink` asks the kernel for the interface of a route, for the interface's counters, and for
 //! the established TCP connections. `card` reads the interface's speed from sysfs. `count` makes

@@ -87,8 +87,8 @@ fn ask(
     words: &mut [u32],
 ) -> io::Result<&[u32]> {
     let mut len = size_of_val(words) as libc::socklen_t;
-    // SAFETY: pointer and length are those of a live slice that the kernel fills up to `len`;
-    // any bit pattern is a valid u32.
+    // SAFETY: pointer and length are those of a live slice that the kernel fills up to `len`; any
+    // bit pattern is a valid u32.
     let failed = unsafe {
         let fd = socket.as_fd().as_raw_fd();
         libc::getsockopt(fd, level, option, words.as_mut_ptr().cast(), &mut len)

@@ -209,8 +209,8 @@ impl Circle {
         self.layout.block(number).map_or(0, |block| block.index)
     }
 
-    /// The first run of blocks not known to have arrived within `part` of the stretch that
-    /// begins with block `first`.
+    /// The first run of blocks not known to have arrived within `part` of the stretch that begins
+    /// with block `first`.
     fn next_run(&self, first: u64, part: Range<u32>, max: u32) -> Option<Run> {
         let Block { segment, index } = self.layout.block(first)?;
         let part = index + part.start..index + part.end;

@@ -21,8 +21,8 @@ pub(super) struct OwnLoss {
     least: f64,
     margin: f64,
     own: f64,
-    /// The rate and loss with which the next period is compared: at the highest rate since
-    /// losses began, or at the last comparison.
+    /// The rate and loss with which the next period is compared: at the highest rate since losses
+    /// began, or at the last comparison.
     began: Option<(f64, f64)>,
     has_stayed: bool,
 }

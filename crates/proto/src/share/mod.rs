@@ -2,10 +2,10 @@
 //!
 //! The server holds the only [`Tree`]. Each change creates the tree's next revision; the revision
 //! is also the new version of the changed key. A [`Watcher`] gets a snapshot, then all changes in
-//! order. If the tree has discarded a change that a watcher needs, the watcher gets a new
-//! snapshot. A client checks the data with a [`Replica`], and keeps its edits in [`Edits`]
-//! until they are acknowledged. [`Calls`] makes each edit at most once, however often it is sent:
-//! the server remembers the last outcomes of each [`Writer`].
+//! order. If the tree has discarded a change that a watcher needs, the watcher gets a new snapshot.
+//! A client checks the data with a [`Replica`], and keeps its edits in [`Edits`] until they are
+//! acknowledged. [`Calls`] makes each edit at most once, however often it is sent: the server
+//! remembers the last outcomes of each [`Writer`].
 
 mod calls;
 mod edits;

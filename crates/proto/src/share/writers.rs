@@ -153,8 +153,8 @@ impl Writers {
         Ok(())
     }
 
-    /// The status of edit `number` that arrived on `stream`; `again` says whether the edit was
-    /// sent before.
+    /// The status of edit `number` that arrived on `stream`; `again` says whether the edit was sent
+    /// before.
     pub fn known(&self, writer: Writer, stream: u64, number: u64, again: bool) -> Known {
         let current = self.records.get(&writer).filter(|record| record.stream == Some(stream));
         let Some(record) = current else { return Known::Replaced };

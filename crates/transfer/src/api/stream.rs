@@ -79,8 +79,8 @@ pub struct StreamSettings {
 }
 
 impl StreamSettings {
-    /// Returns settings for a stream that starts immediately, and whose source waits when it is
-    /// too fast.
+    /// Returns settings for a stream that starts immediately, and whose source waits when it is too
+    /// fast.
     pub fn new(frame: Bytes, per_second: f64, deadline: Span) -> StreamSettings {
         let (when_behind, receivers, datagram, way) = (WhenBehind::Block, 0, None, StreamWay::Auto);
         StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram, way }

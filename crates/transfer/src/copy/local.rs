@@ -3,8 +3,8 @@
 //!
 //! One thread reads and hashes, another verifies and writes, and the calling thread reports. Only
 //! chunks that fail verification or cannot be synced are copied again. A copy that failed is not
-//! retried; the same call resumes it from the journal (the list of written chunks). An entry of
-//! the manifest (the list of the source's content) is a file, folder or link.
+//! retried; the same call resumes it from the journal (the list of written chunks). An entry of the
+//! manifest (the list of the source's content) is a file, folder or link.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -19,8 +19,8 @@ use longhaul_stream::messages::{Ask as StreamAsk, Asked as StreamAsked};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerEvent {
-    /// A client was refused before it could make a request, or its network has to pause after
-    /// too many refusals.
+    /// A client was refused before it could make a request, or its network has to pause after too
+    /// many refusals.
     Refused {
         /// The client's address.
         address: SocketAddr,
