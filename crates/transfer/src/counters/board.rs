@@ -50,7 +50,8 @@ impl Board {
         change(&mut self.chunk_map.lock().expect("no holder of a board panics"));
     }
 
-    /// Returns how many per cent of each cell's chunks are at the destination.
+    /// Returns, for each cell (a part of the object), how many per cent of its chunks are at the
+    /// destination.
     pub(crate) fn chunk_map(&self) -> Vec<u8> {
         self.chunk_map.lock().expect("no holder of a board panics").percents()
     }
