@@ -172,7 +172,7 @@ pub fn suite(cipher: &str) -> Result<Suite, Error> {
 }
 
 /// Returns the keys of a flow with this `number`: 0 for control datagrams, and for data whose keys
-/// never change. Each higher number is for one sealer of the data to a receiver.
+/// never change. Each higher number is an epoch, with new keys for the data to a receiver.
 pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
     FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
 }
