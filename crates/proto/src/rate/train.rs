@@ -341,8 +341,8 @@ impl Trains {
         }
         if self.is_excess(measure) {
             self.unchecked = 0;
-            // While nothing is known about the path's own loss, and less than `TRIED_LOSS` is lost,
-            // test a higher rate. Otherwise test a lower rate.
+            // While nothing is known about the path's own loss, less than `TRIED_LOSS` is lost, and
+            // the sender reaches its rate, test a higher rate. Otherwise test a lower rate.
             let is_new = self.seen == 0.0 && !self.bounded;
             let is_new = is_new && measure.loss < TRIED_LOSS && measure.is_used();
             if is_new {
