@@ -83,8 +83,8 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends at most `most` frames. `stop` ends this, except for a pipe. If the stream ends early, the
-/// call that finishes the stream returns the reason.
+/// Sends at most `most` frames. `stop` ends the sending of any source except a pipe. If the stream
+/// ends early, the call that finishes the stream returns the reason.
 pub(super) fn feed(
     mut source: Source,
     frame: Bytes,
