@@ -43,7 +43,7 @@ pub struct SinkOutcome {
     /// concatenated hashes. The first covers the encoded manifest without version stamps, the
     /// second the roots of the large files in the manifest's order, the third the values of the
     /// packed chunks (which hold small files) in order. `None` if this run has not copied every
-    /// file, or if the holes of a file exceed the limit on hashed holes.
+    /// file, or if the holes of a file were not hashed: they are too many, or the copy was ended.
     pub digest: Option<Digest>,
 }
 
