@@ -101,7 +101,7 @@ pub(crate) struct CopyArgs {
     /// use -e 'ssh -p PORT' or lh://HOST:PORT
     #[arg(short = 'P')]
     partial_progress: bool,
-    /// Accepted for compatibility with rsync: an interrupted copy can always be resumed
+    /// Accepted for compatibility with rsync: partial files are kept without this flag too
     #[arg(long = "partial", hide = true)]
     _partial: bool,
     /// Accepted for compatibility with rsync, with a warning: data are not compressed

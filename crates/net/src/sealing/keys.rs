@@ -33,7 +33,7 @@ pub enum Cipher {
     Aes128Gcm,
     /// ChaCha20-Poly1305.
     ChaCha20Poly1305,
-    /// Data in the clear, for trusted networks; both sides must request it.
+    /// Data in the clear, for trusted networks; the server must allow it.
     None,
 }
 

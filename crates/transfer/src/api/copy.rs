@@ -191,7 +191,7 @@ impl CopyRequest {
         self.with(|options| options.reach = reach)
     }
 
-    /// Sets the bearer token for an HTTP source; only the host of the source's address gets it.
+    /// Sets the bearer token for an HTTP source; only the server at the source's address gets it.
     pub fn token(self, token: Option<String>) -> CopyRequest {
         self.with(|options| options.token = token)
     }
