@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_of_many_sources_have_lines_and_the_others_are_counted() {
+    fn the_fastest_of_many_sources_have_lines_and_the_others_are_counted() {
         let row = |number: u64| {
             but!(SourceRow::default(), source: format!("h{number}:/x"),
             state: SourceState::Receiving,
