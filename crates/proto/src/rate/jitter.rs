@@ -3,11 +3,19 @@
 //! The datagrams between the first train and the first rate leave slowly and make no queue. The
 //! range of their round-trip times is therefore the path's jitter.
 
+use super::pool::MIN_STEPS;
 use crate::time::Span;
+use crate::units::Bytes;
+use crate::wire::Train;
 
 /// Round-trip times that vary by at most this do not count as jitter: hosts that wake up late cause
 /// as much variation.
 const MIN_RANGE: Span = Span::from_micros(500);
+
+/// Shortest duration of a train that jitter stretched for certain, and the least number of its
+/// datagrams: a short queue drops most of a train.
+const STRETCHED: Span = Span::from_micros(700);
+const WHOLE: u64 = 20;
 
 /// A flow's first train, and the round-trip times before the first datagrams of the first rate
 /// arrive.
@@ -15,12 +23,18 @@ const MIN_RANGE: Span = Span::from_micros(500);
 pub(super) struct Jitter {
     /// Duration of the train, until the train is judged.
     train: Option<Span>,
+    /// Whether the train arrived in a few bunches with long pauses between them, as if jitter had
+    /// stretched it: without jitter, the path carries more than the train showed.
+    pub(super) is_stretched: bool,
     rtts: Option<(Span, Span)>,
 }
 
 impl Jitter {
-    pub(super) fn note_train(&mut self, span: Span) {
-        self.train = Some(span);
+    /// Takes in the first train of a flow whose datagrams have `datagram` bytes.
+    pub(super) fn note_train(&mut self, train: &Train, datagram: Bytes) {
+        let is_whole = train.bytes.get() >= WHOLE * datagram.get();
+        self.is_stretched = is_whole && train.steps < MIN_STEPS && train.span > STRETCHED;
+        self.train = Some(train.span);
     }
 
     pub(super) fn note(&mut self, rtt: Span) {
@@ -42,6 +56,14 @@ impl Jitter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::PacketNumber;
+
+    const DATAGRAM: Bytes = Bytes::new(1_250);
+
+    fn train(datagrams: u64, span: u64, steps: u32) -> Train {
+        let bytes = Bytes::new(datagrams * DATAGRAM.get());
+        Train { first: PacketNumber(0), bytes, span: micros(span), steps }
+    }
 
     const fn micros(micros: u64) -> Span {
         Span::from_micros(micros)
@@ -66,8 +88,19 @@ mod tests {
             jitter.note(micros(20_000));
             jitter.note(micros(20_000 + range));
             assert!(!jitter.judge(), "there is no train");
-            jitter.note_train(micros(span));
+            jitter.note_train(&train(31, span, 31), DATAGRAM);
             assert_eq!((jitter.judge(), jitter.judge()), (is_spoiled, false), "{span} {range}");
+        }
+    }
+
+    #[test]
+    fn a_nearly_whole_train_that_arrives_in_few_bunches_and_takes_long_is_stretched() {
+        for (datagrams, span, steps, is_stretched) in
+            [(20, 701, 5, true), (19, 701, 5, false), (20, 700, 5, false), (20, 701, 6, false)]
+        {
+            let mut jitter = Jitter::default();
+            jitter.note_train(&train(datagrams, span, steps), DATAGRAM);
+            assert_eq!(jitter.is_stretched, is_stretched, "{datagrams} {span} {steps}");
         }
     }
 }

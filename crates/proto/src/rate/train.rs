@@ -20,9 +20,9 @@
 //!    and as much arrives as before; if the path loses that share anyway, less arrives. On a lossy
 //!    path a short dip repeats this check from time to time.
 //!
-//! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes
-//! effect ([`jitter`](super::jitter)), the rate doubles, and then follows several trains together
-//! ([`pool`](super::pool)). **Short queues** overflow when a burst arrives: before the rate falls
+//! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
+//! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles,
+//! and then follows several trains together ([`pool`](super::pool)). **Short queues** overflow when a burst arrives: before the rate falls
 //! below the rate of the trains, the sender tries shorter bursts. The receiver's drain rate and the
 //! user's limit cap the rate.
 
@@ -218,7 +218,7 @@ impl Trains {
         };
         self.asked.forget(train.first.0 + TRAIN_LEN);
         if train.first.0 == 0 {
-            self.jitter.note_train(train.span);
+            self.jitter.note_train(&train, self.datagram);
         }
         self.pool.add(&train, self.datagram);
         if self.shown().is_some() && self.blind {
@@ -239,7 +239,8 @@ impl Trains {
         if self.jitter.judge() {
             self.pool.doubt();
             if self.shown().is_none() {
-                (self.blind, self.growth) = (true, DOUBLED);
+                let growth = if self.jitter.is_stretched { GUESSED } else { DOUBLED };
+                (self.blind, self.growth) = (true, growth);
             }
         }
     }
@@ -257,7 +258,8 @@ impl Trains {
             self.growth = if self.blind { GUESSED } else { NEAR };
         }
         self.mode = Mode::Up;
-        self.set_rate(rate.as_bps() as f64);
+        let factor = if self.jitter.is_stretched { DOUBLED } else { 1.0 };
+        self.set_rate(rate.as_bps() as f64 * factor);
     }
 
     /// Returns the epoch's measurements, once the epoch is long enough.

@@ -9,15 +9,22 @@ fn trickled(trains: &mut Trains, rtt: Span) {
     trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(rtt)));
 }
 
+/// A first train that takes `span` and arrives at `steps` times after its first datagram.
+fn first_train(span: Span, steps: u32) -> Train {
+    Train { span, steps, ..train(0, steps) }
+}
+
 #[test]
 fn jitter_of_half_the_first_train_makes_that_train_useless() {
-    for (rtt, growth) in [(21_500, DOUBLED), (21_000, NEAR)] {
+    for (rtt, steps, growth) in
+        [(21_500, 6, DOUBLED), (21_500, 5, GUESSED), (21_000, 6, NEAR), (21_000, 5, NEAR)]
+    {
         let mut trains = Trains { pool: shows(100.0), blind: false, growth: NEAR, ..up() };
-        trains.jitter.note_train(ms(2));
+        trains.jitter.note_train(&first_train(ms(2), steps), DATAGRAM);
         trickled(&mut trains, ms(20));
         trickled(&mut trains, Span::from_micros(rtt));
         trains.doubt();
-        let is_useless = growth == DOUBLED;
+        let is_useless = growth != NEAR;
         assert_eq!(
             (trains.growth, trains.blind, trains.is_guess()),
             (growth, is_useless, is_useless)
