@@ -374,7 +374,7 @@ impl Trains {
         // The epoch starts over if the flow does not use its rate or its datagrams already arrive
         // stretched: such an epoch shows nothing about a higher rate.
         if measure.is_used() && !measure.is_stretched() {
-            let rate = self.higher(measure.rate);
+            let rate = self.higher(measure);
             self.set_rate(rate);
         } else {
             self.epoch.start = None;
@@ -385,7 +385,9 @@ impl Trains {
     fn drain_queue(&mut self, measure: &Measure) {
         self.mode = Mode::Up;
         self.unchecked = 0;
-        let came = if measure.is_stretched() { measure.paced } else { self.capacity(measure) };
+        // While the path's own loss is unknown, the lost datagrams count as if they had arrived.
+        let is_new = measure.is_stretched() && self.seen == 0.0;
+        let came = if is_new { measure.paced } else { self.capacity(measure) };
         // Stalls of the hosts look like a queue and must not cost most of the rate.
         let top = came.max(measure.rate * 0.7);
         self.set_ceiling(top);
@@ -399,12 +401,13 @@ impl Trains {
         self.ceiling = Some(Ceiling { rate, epochs: BELIEF });
     }
 
-    /// The next rate after a clean epoch at `rate`.
-    fn higher(&mut self, rate: f64) -> f64 {
+    /// The next rate after a clean epoch.
+    fn higher(&mut self, measure: &Measure) -> f64 {
+        let rate = measure.rate;
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.epochs -= 1;
             let (top, epochs) = (ceiling.rate, ceiling.epochs);
-            if rate > top * REFUTED {
+            if measure.left > top * REFUTED {
                 // The supposed ceiling was a stall, or no longer exists.
                 self.ceiling = None;
                 (self.blind, self.growth) = (true, CAREFUL);

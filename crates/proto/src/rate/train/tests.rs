@@ -292,8 +292,8 @@ fn the_capacity_adds_the_paths_own_loss_within_half_and_all_of_the_rate() {
 
 #[test]
 fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
-    let after = |measure: Measure| {
-        let mut trains = Trains { unchecked: 5, ..up() };
+    let known = |measure: Measure, seen: f64| {
+        let mut trains = Trains { unchecked: 5, seen, ..up() };
         trains.up(&measure);
         assert_eq!((trains.mode, trains.unchecked), (Mode::Up, 0));
         assert!(trains.bounded && !trains.blind);
@@ -301,12 +301,16 @@ fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
         assert_eq!(ceiling.epochs, 16);
         (ceiling.rate / MBPS, trains.rate / MBPS)
     };
+    let after = |measure| known(measure, 0.0);
     assert_eq!(after(queued(100.0, 80.0, ms(11))), (80.0, 72.0));
     assert_eq!(after(queued(100.0, 80.0, ms(10))), (80.0, 77.6));
     assert_eq!(after(queued(100.0, 30.0, ms(11))), (70.0, 63.0), "a stall costs at most 30 %");
     // Without stretching, the delivery rate shows the capacity.
     let even = Measure { delivered: 90.0 * MBPS, ..queued(100.0, 96.0, ms(11)) };
     assert_eq!(after(even), (90.0, 81.0));
+    // Without loss of its own, the path carries only what arrived.
+    let lossy = Measure { delivered: 80.0 * MBPS, ..queued(100.0, 90.0, ms(11)) };
+    assert_eq!((after(lossy), known(lossy, 1.0)), ((90.0, 81.0), (80.0, 72.0)));
 }
 
 #[test]
@@ -378,26 +382,30 @@ fn the_paths_own_loss_is_checked_each_16_epochs() {
 
 #[test]
 fn below_a_ceiling_the_rate_grows_in_steps_and_above_it_the_ceiling_is_refuted() {
-    let after = |rate: f64| with_ceiling(100.0).higher(rate * MBPS) / MBPS;
+    let after = |rate: f64| with_ceiling(100.0).higher(&epoch(rate, 0.0)) / MBPS;
     for (rate, expected) in [(50.0, 55.0), (92.0, 97.0), (93.0, 93.93), (100.0, 103.0)] {
         near(after(rate), expected);
     }
     let mut refuted = with_ceiling(100.0);
-    near(refuted.higher(107.0 * MBPS), 110.21 * MBPS);
+    near(refuted.higher(&epoch(107.0, 0.0)), 110.21 * MBPS);
     assert!(refuted.ceiling.is_some());
-    near(refuted.higher(107.1 * MBPS), 110.313 * MBPS);
+    // The sender was slower than its rate.
+    let slow = Measure { left: 100.0 * MBPS, ..epoch(110.0, 0.0) };
+    near(refuted.higher(&slow), 113.3 * MBPS);
+    assert!(refuted.ceiling.is_some());
+    near(refuted.higher(&epoch(107.1, 0.0)), 110.313 * MBPS);
     assert!(refuted.ceiling.is_none() && refuted.blind);
-    near(refuted.higher(100.0 * MBPS), 125.0 * MBPS);
+    near(refuted.higher(&epoch(100.0, 0.0)), 125.0 * MBPS);
 }
 
 #[test]
 fn a_ceiling_is_believed_for_16_epochs() {
     let mut trains = Trains { pool: shows(1.0), ..with_ceiling(100.0) };
     for _ in 0..15 {
-        near(trains.higher(95.0 * MBPS), 95.95 * MBPS);
+        near(trains.higher(&epoch(95.0, 0.0)), 95.95 * MBPS);
     }
     assert!(trains.ceiling.is_some() && trains.shown().is_some());
-    near(trains.higher(95.0 * MBPS), 95.95 * MBPS);
+    near(trains.higher(&epoch(95.0, 0.0)), 95.95 * MBPS);
     assert!(trains.ceiling.is_none() && trains.shown().is_none() && !trains.blind);
 }
 
@@ -405,18 +413,18 @@ fn a_ceiling_is_believed_for_16_epochs() {
 fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
     let mut blind = up();
     for expected in [150.0, 157.0, 160.0, 160.0] {
-        near(blind.higher(100.0 * MBPS), expected * MBPS);
+        near(blind.higher(&epoch(100.0, 0.0)), expected * MBPS);
     }
     let timed = || Trains { blind: false, growth: NEAR, ..up() };
     let mut near_shown = timed();
     for expected in [104.0, 108.0, 116.0, 132.0, 150.0, 150.0] {
-        near(near_shown.higher(100.0 * MBPS), expected * MBPS);
+        near(near_shown.higher(&epoch(100.0, 0.0)), expected * MBPS);
     }
     // The rate rises to 97 % of the train's rate divided by (1 − loss), but by at most a quarter. A
     // target less than 5 % above the rate is ignored.
     let towards = |shown: f64, loss| {
         let mut trains = Trains { pool: shows(shown), loss, bounded: true, ..timed() };
-        trains.higher(100.0 * MBPS) / MBPS
+        trains.higher(&epoch(100.0, 0.0)) / MBPS
     };
     near(towards(120.0, 0.0), 116.4);
     near(towards(100.0, 0.2), 121.25);
@@ -459,8 +467,11 @@ fn a_try_that_fills_a_queue_drains_it() {
     let before = epoch(100.0, 0.1);
     for (loss, own) in [(0.11, 0.105), (0.1 + EXCESS, 0.0), (0.13, 0.0)] {
         let mut trains = up();
-        trains.tried(&before, &Measure { loss, ..queued(125.0, 100.0, ms(11)) });
-        near(trains.rate, 90.0 * MBPS);
+        let delivered = 100.0 * (1.0 - loss) * MBPS;
+        trains.tried(&before, &Measure { loss, delivered, ..queued(125.0, 100.0, ms(11)) });
+        // The arrival rate without the loss that is the path's own.
+        let arrived = if own > 0.0 { delivered / (1.0 - own) } else { 100.0 * MBPS };
+        near(trains.rate, arrived * 0.9);
         near(trains.loss, own);
     }
 }

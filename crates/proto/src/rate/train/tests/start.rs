@@ -65,9 +65,9 @@ fn poorly_timed_trains_set_the_rate_and_let_it_grow_by_a_quarter() {
     let shown = 800.0 / (1.0 + 0.25 / libm::sqrt(3.0));
     near(report(&mut trains, train(3072, 3)).unwrap(), shown * MBPS);
     assert_eq!((trains.blind, trains.growth, trains.is_guess()), (false, CAREFUL, true));
-    near(trains.higher(200.0 * MBPS), shown * BELOW * MBPS);
-    near(trains.higher(100.0 * MBPS), 100.0 * JUMP * MBPS);
-    near(trains.higher(690.0 * MBPS), 690.0 * CAREFUL * MBPS);
+    near(trains.higher(&epoch(200.0, 0.0)), shown * BELOW * MBPS);
+    near(trains.higher(&epoch(100.0, 0.0)), 100.0 * JUMP * MBPS);
+    near(trains.higher(&epoch(690.0, 0.0)), 690.0 * CAREFUL * MBPS);
     trains.set_ceiling(900.0 * MBPS);
     assert!(!trains.is_guess());
 }
