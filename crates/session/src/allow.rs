@@ -32,7 +32,7 @@ pub struct Allow {
     pub name: Option<String>,
 }
 
-/// The word for files: copies and listings.
+/// The word for files: copies, listings and remote files.
 pub const FILES: &str = "files";
 
 /// The words for the other services.

@@ -12,7 +12,7 @@ use crate::rig::{Child, IMPATIENT, Pair, Server, bytes, need, remains, side_by_s
 const SIZE: usize = 100_000_000;
 /// Kill after this many bytes: twice the data that a kill may cost.
 const KILL_AT: u64 = 2 * LOST;
-/// 15 MB/s: so slow that the last progress event before a kill, at most 1 s old, is nearly right.
+/// 15 MB/s: the last progress event before a kill, at most 1 s old, is then at most 15 MB behind.
 const RATE: &str = "--rate=120M";
 /// Limit of the data that a kill may cost: about 2 s of the copy. The sink syncs every second.
 const LOST: u64 = 32_000_000;

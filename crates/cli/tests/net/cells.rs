@@ -101,11 +101,11 @@ pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     // A resumed copy may send blocks before it learns that the receiver has them.
     let early = count("resumed_bytes") > 0;
     assert!(early || due == first, "{ended}");
-    // Datagrams may still be in flight when the last block arrives.
+    // Datagrams in flight when the last block arrives count as neither received nor lost.
     assert!(count("sent") >= count("received") + count("path_lost"), "{ended}");
     assert!(count("socket_lost") <= count("path_lost"), "{ended}");
     if !early {
-        // No path here duplicates datagrams.
+        // No path here duplicates datagrams, so each duplicate was resent.
         assert!(count("duplicates") <= count("retransmitted"), "{ended}");
     }
     summary

@@ -48,8 +48,8 @@
 //! - `capacity` finds C_r.
 //! - `scheduler` (MFS) divides it.
 //! - `transitions` times the effects of joins and departures.
-//! - `link` knows the speed of the host's network card, and the other traffic; `fair_share` leaves
-//!   that traffic its share.
+//! - `link` holds the speed of the host's network card and the rate of other traffic; `fair_share`
+//!   leaves other traffic its share.
 //! - `receiver` connects the parts.
 //!
 //! `sender` is the sending end. User settings are in `options`, our own constants in `tuning`.

@@ -49,7 +49,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Number of buffers that may be sent so far: `most` more than are complete.
+    /// Number of buffers that may be sent so far: `most` more than are complete, but at most all.
     fn free(&self) -> u64 {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }

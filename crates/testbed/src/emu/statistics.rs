@@ -90,10 +90,10 @@ impl Statistics {
     /// Whether the emulator kept up with the specified path. All of these must hold:
     ///
     /// - The emulator itself lost at most 1 packet of 10,000.
-    /// - The 99th percentiles of lateness, and of the wait before reads, are within 0.3 ms or 1 %
-    ///   of the shortest delay.
-    /// - Its own bursts made the path's queues drop at most 1 packet of 10,000, or at most a tenth
-    ///   of all queue drops.
+    /// - The 99th percentiles of lateness, and of the wait before reads, are at most 0.3 ms, or 1 %
+    ///   of the shortest delay if that is more.
+    /// - The emulator's own bursts made the path's queues drop at most 1 packet of 10,000, or at
+    ///   most a tenth of all queue drops.
     pub fn verdict(&self) -> Verdict {
         let allowance = LATE_ALLOWANCE.max(self.shortest_delay / 100);
         let (offered, sent) = (self.offered, self.offered + self.own_drops);

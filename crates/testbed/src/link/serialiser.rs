@@ -153,7 +153,7 @@ mod tests {
             }
             let mean = waited / f64::from(n);
             let expected = service.as_secs_f64() * load / (2.0 * (1.0 - load));
-            // Neighbouring waits are correlated, so the error is larger than of independent waits.
+            // Neighbouring waits are correlated, so the error is larger than for independent waits.
             assert!((mean / expected - 1.0).abs() < 0.03, "{load}: {mean} s, not {expected} s");
         }
     }

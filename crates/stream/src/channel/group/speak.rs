@@ -1,4 +1,4 @@
-//! A sender that sends its messages for a room to its multicast group. It continues while it
+//! A sender that sends its messages for a room to the room's multicast group, also while it
 //! reconnects to its server.
 
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl Control {
         speaking: &mut Option<(Place, UdpSocket, Voice)>,
     ) -> Result<(), Error> {
         match speaking {
-            // Keep this sealer: a second one would use the same nonces.
+            // Same key, so keep the sealer: a second one would use the same nonces.
             Some((old, ..)) if old.key == place.key => {}
             Some((old, _, voice)) if old.group == place.group => {
                 voice.renew(place.key.sealer(), Some(place.author.clone()), place.is_first);
