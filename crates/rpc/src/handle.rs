@@ -20,8 +20,7 @@ impl<T: prost::Message + Default + 'static> RpcMessage for T {}
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RpcOptions {
-    /// Time limit for the answer, by default 60 s. With `None` a call waits for its answer until
-    /// the connection is lost for good.
+    /// Time limit for the answer, by default 60 s; `None` for no limit.
     pub within: Option<Duration>,
 }
 

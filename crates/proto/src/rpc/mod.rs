@@ -115,7 +115,7 @@ pub enum RpcCode {
     /// The caller has no right to this method, or the connection ended with another error than a
     /// loss.
     Denied,
-    /// A limit on unanswered calls or on memory was reached; a later call may succeed.
+    /// Too many calls are unanswered; a later call may succeed.
     Busy,
     /// A request, item or answer is longer than 256 KiB.
     TooLong,
