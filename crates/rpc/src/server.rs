@@ -165,8 +165,8 @@ impl Calls {
         Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
     }
 
-    /// Keeps a program that may reconnect, and handles its orders. Removes the program if it has not
-    /// reconnected within [`KEEP`].
+    /// Keeps a program that may reconnect, and handles its orders. Removes the program if it has
+    /// not reconnected within [`KEEP`].
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

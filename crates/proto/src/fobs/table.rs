@@ -60,10 +60,10 @@ struct Counts {
 }
 
 impl Table {
-    /// The maximum is the user's fixed rate (reduced to the user's limit), or else the lowest of the
-    /// limit and both hosts' card speeds. Until both speeds are known, the maximum is the limit, or
-    /// without a limit the measured rate. A segment has `segment` datagrams, of which the share
-    /// `tolerated` may be lost.
+    /// The maximum is the user's fixed rate (reduced to the user's limit), or else the lowest of
+    /// the limit and both hosts' card speeds. Until both speeds are known, the maximum is the
+    /// limit, or without a limit the measured rate. A segment has `segment` datagrams, of which the
+    /// share `tolerated` may be lost.
     pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
         let finder = controller(setup);
         let top = setup.cap();

@@ -81,8 +81,8 @@ fn part_of_an_answer_delays_the_repeat_and_the_whole_answer_ends_it() {
 
 #[test]
 fn copies_of_small_last_rounds_use_up_their_limit() {
-    // 2048 / 256 = 8 extra blocks. A round takes at most half of the extra blocks that are left, and
-    // repeats all its blocks equally often. So the five rounds take 4, 2, 0, 1 and 0.
+    // 2048 / 256 = 8 extra blocks. A round takes at most half of the extra blocks that are left,
+    // and repeats all its blocks equally often. So the five rounds take 4, 2, 0, 1 and 0.
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     out.run();
     let mut round = 0;
