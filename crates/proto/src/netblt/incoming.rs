@@ -12,8 +12,8 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// Maximum interval between repeats of an unanswered request. The interval is longer if four round
-/// trips, or the requested blocks, take longer.
+/// Maximum interval between repeats of an unanswered request, unless four round trips or the
+/// requested blocks take longer.
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.
