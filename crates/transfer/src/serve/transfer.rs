@@ -493,8 +493,8 @@ async fn report_walk(
     board: &Board,
 ) -> Result<Source, End> {
     let mut tick = tokio::time::interval(TICK);
-    // Before it gets the offer, a client sends only signs of life. If another message arrives, keep
-    // it for later and read nothing more.
+    // Before the offer, a client sends only signs of life. If another message arrives, keep it for
+    // later and read nothing more.
     let mut early = None;
     loop {
         tokio::select! {
