@@ -23,8 +23,8 @@ const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A request and the status of its reply. A gateway reports a request that was refused, that
-/// changed the folder, or whose client was disconnected because it neither received nor sent a
-/// byte until the time limit.
+/// changed the folder, or whose client was disconnected because it neither received nor sent a byte
+/// until the time limit.
 #[derive(Clone, Debug)]
 pub struct AccessRecord {
     /// The client's address.

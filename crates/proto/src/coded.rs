@@ -46,8 +46,7 @@ pub struct Symbol {
 }
 
 impl Symbol {
-    /// The [`Block`] that stands for this symbol in the core; `None` if the chunk cannot be
-    /// coded.
+    /// The [`Block`] that stands for this symbol in the core; `None` if the chunk cannot be coded.
     pub fn block(self, layout: &Layout) -> Option<Block> {
         let has_number = self.chunk >> CHUNK_BITS == 0 && layout.blocks() <= FIRST_SYMBOL;
         shape(layout, self.chunk).filter(|_| has_number)?;

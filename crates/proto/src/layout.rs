@@ -173,8 +173,8 @@ impl Layout {
             + u64::from(block.index / self.blocks_per_chunk)
     }
 
-    /// The first block of `chunk` and the number of its blocks; zero blocks if the object has
-    /// no such chunk.
+    /// The first block of `chunk` and the number of its blocks; zero blocks if the object has no
+    /// such chunk.
     pub fn blocks_of_chunk(&self, chunk: u64) -> (Block, u32) {
         let per_segment = self.segment / self.chunk;
         let segment = u32::try_from(chunk / per_segment).unwrap_or(u32::MAX);

@@ -32,8 +32,7 @@ pub enum Order {
     Credit(u64, u32),
 }
 
-/// Whether the limits leave room for more calls, given the calls on the caller's other
-/// connections.
+/// Whether the limits leave room for more calls, given the calls on the caller's other connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Whether there is room for another call.

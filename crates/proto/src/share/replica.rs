@@ -1,5 +1,5 @@
-//! The client's side of a watch: a subscription to the entries below a prefix. The client
-//! checks every *piece* (message) that the server sends.
+//! The client's side of a watch: a subscription to the entries below a prefix. The client checks
+//! every *piece* (message) that the server sends.
 
 use alloc::vec::Vec;
 
@@ -51,8 +51,8 @@ impl Replica {
         Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
     }
 
-    /// The revision up to which the watch is complete; `None` until a snapshot from the
-    /// current run of the server is complete.
+    /// The revision up to which the watch is complete; `None` until a snapshot from the current run
+    /// of the server is complete.
     pub fn revision(&self) -> Option<u64> {
         self.revision
     }

@@ -40,8 +40,8 @@
 //! The tool's client proves that it knows a secret before it may request files. Here the session
 //! authenticates both hosts instead.
 //!
-//! Modules: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests`
-//! decides when to request which blocks.
+//! Modules: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests` decides
+//! when to request which blocks.
 
 mod delay;
 mod receiver;

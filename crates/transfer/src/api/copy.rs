@@ -143,8 +143,8 @@ impl CopyRequest {
         self.with(|options| options.rate_limit = limit)
     }
 
-    /// Sets the share that the copy takes of a path with other traffic; by default the share of
-    /// one TCP flow.
+    /// Sets the share that the copy takes of a path with other traffic; by default the share of one
+    /// TCP flow.
     pub fn weight(self, weight: Weight) -> CopyRequest {
         self.with(|options| options.weight = weight)
     }
@@ -202,9 +202,9 @@ impl CopyRequest {
     }
 
     /// Sets how many events may wait for a slow reader, by default 1,024. Further events are
-    /// dropped, except failures of files and sources;
-    /// [`Event::Lagged`](super::Event::Lagged) counts the dropped events. A newer progress event
-    /// replaces an unread one, which is not counted.
+    /// dropped, except failures of files and sources; [`Event::Lagged`](super::Event::Lagged)
+    /// counts the dropped events. A newer progress event replaces an unread one, which is not
+    /// counted.
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
     }

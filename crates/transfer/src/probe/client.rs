@@ -32,8 +32,8 @@ use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Session, Settings, random_u64};
 
-/// Maximum time that a measurement may take in addition to its sending time: the server's count
-/// may arrive late.
+/// Maximum time that a measurement may take in addition to its sending time: the server's count may
+/// arrive late.
 const OTHER_TIME: Span = Span::from_secs(10);
 /// The default series of rates, in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];

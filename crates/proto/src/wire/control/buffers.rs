@@ -49,14 +49,14 @@ pub struct Resend {
 pub struct Begun {
     /// The buffer.
     pub buffer: u64,
-    /// The rate of the buffer, if the sender knows it: the sender's own rate, or the offer if
-    /// that is lower.
+    /// The rate of the buffer, if the sender knows it: the sender's own rate, or the offer if that
+    /// is lower.
     pub burst: Option<Burst>,
 }
 
 impl Burst {
-    /// The burst of `size` datagrams of `datagram` bytes at `rate`; `None` if `size` or `rate`
-    /// is zero, or if the interval would be zero.
+    /// The burst of `size` datagrams of `datagram` bytes at `rate`; `None` if `size` or `rate` is
+    /// zero, or if the interval would be zero.
     pub fn of(rate: Rate, size: u32, datagram: Bytes) -> Option<Burst> {
         let interval = Bytes::new(datagram.get() * u64::from(size)) / rate;
         let is_one = size > 0 && interval > Span::ZERO && interval < Span::MAX;

@@ -39,8 +39,8 @@ pub(super) fn take(runs: &mut Peekable<impl Iterator<Item = Range<u64>>>) -> Vec
     .collect()
 }
 
-/// Reads the output of [`write()`]. All runs must lie within `bounds`; the first gap counts
-/// from the start of `bounds`.
+/// Reads the output of [`write()`]. All runs must lie within `bounds`; the first gap counts from
+/// the start of `bounds`.
 pub(super) fn read(mut bytes: &[u8], bounds: Range<u64>) -> Result<Vec<Range<u64>>, WireError> {
     // A run takes at least two bytes, so the length of the message limits the length of the list.
     let mut runs: Vec<Range<u64>> = Vec::with_capacity(bytes.len() / 2);
