@@ -8,7 +8,7 @@ use crate::quantity::Quantity;
 /// A table of an experiment's page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// The heading above it.
+    /// The heading above the table.
     pub title: String,
     /// The rows. No two rows of a page have the same case and the same quantity.
     pub rows: Vec<Row>,

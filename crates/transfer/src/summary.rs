@@ -122,7 +122,7 @@ pub struct Summary {
     /// the sender sent more than it was granted. The path did carry them, but like all dropped
     /// datagrams they are included in `path_lost`.
     pub memory_lost: u64,
-    /// Datagrams with data that arrived before the receiver admitted the copy, and that it dropped:
+    /// Datagrams with data that arrived before the receiver admitted the copy, and were dropped:
     /// they did not fit the memory for early datagrams, or were kept for more than 2 s. Included in
     /// `path_lost`, like `memory_lost`.
     pub early_lost: u64,
