@@ -156,10 +156,10 @@ impl Assembly {
         Placed::Filled(block)
     }
 
-    /// Calls `fill` to write a coded symbol of `len` bytes, unless its chunk is complete. All
-    /// symbols of a chunk share one buffer of the pool. [`Placed::NoRoom`] if that buffer is full,
-    /// if taking it would leave less than a quarter of the pool free, or if the pool has no buffer
-    /// for the chunk itself.
+    /// Calls `fill` to write a coded symbol of `len` bytes, unless its chunk is complete or has the
+    /// symbol. All symbols of a chunk share one buffer of the pool. [`Placed::NoRoom`] if that
+    /// buffer is full, if taking it would leave less than a quarter of the pool free, or if the
+    /// pool has no buffer for the chunk itself.
     pub fn place_symbol<E>(
         &mut self,
         symbol: Symbol,

@@ -7,24 +7,24 @@
 //!    at that rate. The arrival rate is compared with the departure rate, because the sender may
 //!    not reach the rate that it holds.
 //! 3. **Up.** A clean epoch (no growing queue, no excess loss) raises the rate: towards the rate
-//!    that the last trains showed if it is higher, else by a step. After a rate that was too high
+//!    that the last trains showed if that is higher, else by a step. After a rate that was too high
 //!    (a *ceiling*), the rate stays near the ceiling for some epochs; then a train probes again.
 //! 4. **Down.** A queue that we cause shows in a round-trip time that grows and stays high. Then
 //!    the arrival rate is the capacity, and the rate goes below it. The round-trip time counts as
 //!    high only if two pulses (the receiver's periodic reports) in a row show it, because a host
 //!    that stalls for a moment delays only one pulse.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
-//!    neither a ceiling nor that ratio is known, and less than a fifth is lost, the sender sends
-//!    more: if more arrives, the path loses that share at any rate. In all other cases the sender
-//!    reduces its rate to a little below the delivery rate. If we caused the loss, the loss stops
-//!    and as much arrives as before; if the path loses that share anyway, less arrives. On a lossy
-//!    path a short dip repeats this check from time to time.
+//!    neither a ceiling nor that ratio is known, less than a fifth is lost, and the sender reaches
+//!    its rate, the sender sends more: if more arrives, the path loses that share at any rate. In
+//!    all other cases the sender reduces its rate to a little below the delivery rate. If we caused
+//!    the loss, the loss stops and as much arrives as before; if the path loses that share anyway,
+//!    less arrives. On a lossy path a short dip repeats this check from time to time.
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
 //! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles,
-//! and then follows several trains together ([`pool`](super::pool)). **Short queues** overflow when a burst arrives: before the rate falls
-//! below the rate of the trains, the sender tries shorter bursts. The receiver's drain rate and the
-//! user's limit cap the rate.
+//! and then follows several trains together ([`pool`](super::pool)). **Short queues** overflow when
+//! a burst arrives: before the rate falls below the rate of the trains, the sender tries shorter
+//! bursts. The receiver's drain rate and the user's limit cap the rate.
 
 mod measure;
 
@@ -90,7 +90,7 @@ const CAREFUL: f64 = 1.25;
 /// with each epoch, up to [`GUESSED`]. Also the factor of each epoch once an overload has shown a
 /// ceiling.
 const NEAR: f64 = 1.04;
-/// Highest factor towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
+/// Highest factor of a step towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;
 /// While the controller is `blind`, each clean epoch adds this to the factor, up to [`FASTEST`].
 const FASTER: f64 = 0.07;
