@@ -143,8 +143,8 @@ tuning! {
     /// Minimum level of loss that counts as unchanged after the rate fell. Level 0 is the loss that
     /// a link of limited capacity would have now; level 1 is the loss before the rate fell.
     own_stays: f64 = 0.5;
-    /// A higher own loss is learned only if the loss ratio exceeds the known own loss by more than
-    /// this.
+    /// A higher own loss is learned only if the loss ratio exceeds `own_margin` times the known own
+    /// loss by more than this.
     own_least: f64 = 0.001;
     /// Loss up to this multiple of the learned own loss counts as own loss too, because own
     /// loss varies over time.
