@@ -52,7 +52,7 @@ impl Unacked {
         for words in self.levels[..level].iter().rev() {
             at = at * 64 + words[at].trailing_zeros() as usize;
         }
-        // `at` is now the number of a block, which has 32 bits.
+        // `at` is now a block number, which has 32 bits.
         Some(at as u32).filter(|found| *found < range.end)
     }
 

@@ -86,7 +86,7 @@ impl Standing {
         self.rtt.min(self.response.unwrap_or(self.longest)).min(self.longest)
     }
 
-    /// The path's round-trip time without queues, which paces other flows.
+    /// The path's round-trip time without queues. It also paces the other flows.
     pub(super) fn path_rtt(&self) -> Span {
         self.path.shortest().min(self.rtt())
     }

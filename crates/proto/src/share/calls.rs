@@ -62,7 +62,7 @@ impl Calls {
     /// Makes an edit, unless it was made before.
     ///
     /// # Errors
-    /// This call did not make the edit.
+    /// [`Refusal`]: this call did not make the edit.
     pub fn edit(&mut self, call: Call, is_presence: bool) -> Made {
         let Call { by: By { writer, stream }, number, again, mut edit } = call;
         match self.writers.known(writer, stream, number, again) {

@@ -1,4 +1,4 @@
-//! A measurement over the stream of a session, which measures TCP.
+//! Measures TCP over the stream of a session.
 
 use std::time::Duration;
 
