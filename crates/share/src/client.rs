@@ -29,7 +29,8 @@ pub enum Order {
     Get(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// Changes a key.
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
-    /// Waits until this client has no presence at the key, then reports the key's value if known.
+    /// Waits until this client knows of no presence of its own at the key, then reports the key's
+    /// value if known.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// Sends a prefix's entries, then its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
@@ -108,8 +109,8 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 #[derive(Default)]
 struct Client {
     instance: u64,
-    /// The value of `Begun.forgotten` (how often the server has discarded outcomes) when this
-    /// program last had no pending edit.
+    /// How often the server had discarded outcomes, by the last `Begun` that came while no edit was
+    /// in doubt (sent on a lost stream and not answered).
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,

@@ -43,8 +43,8 @@ pub struct Begin {
     /// Whether this is the program's first stream.
     #[prost(bool, tag = "2")]
     pub first: bool,
-    /// The value of `Begun.forgotten` when the program last had no unacknowledged edit. Absent
-    /// before the first `Begun`.
+    /// The `forgotten` of the last `Begun` that the program got while each edit of its lost streams
+    /// was answered. Absent before the first `Begun`.
     #[prost(uint64, optional, tag = "3")]
     pub seen: Option<u64>,
 }
@@ -115,10 +115,12 @@ pub struct Put {
     /// Condition: the key has this version; 0: the key does not exist.
     #[prost(uint64, optional, tag = "4")]
     pub version: Option<u64>,
-    /// Condition: the key has not changed since this revision.
+    /// Condition: the key does not exist, has not changed since this revision, or was last changed
+    /// by this program.
     #[prost(uint64, optional, tag = "5")]
     pub not_since: Option<u64>,
-    /// Whether the server deletes the value when this stream ends.
+    /// Whether the server deletes the value when this stream ends and no later stream of the
+    /// program has replaced it.
     #[prost(bool, tag = "6")]
     pub presence: bool,
     /// Whether the edit was sent before, on a lost stream.
@@ -192,7 +194,7 @@ pub struct Item {
     /// The revision of the key's last change.
     #[prost(uint64, tag = "3")]
     pub version: u64,
-    /// Whether the server deletes the value when its writer disconnects.
+    /// Whether the server deletes the value when its writer disconnects. False in every change.
     #[prost(bool, tag = "4")]
     pub presence: bool,
 }

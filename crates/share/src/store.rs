@@ -52,8 +52,8 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// Starts a stream of a writer: whether it is the writer's first stream, and how often the
-    /// server had discarded outcomes when the writer last had no pending edit.
+    /// Starts a stream of a writer: whether it is the writer's first stream, and the count of
+    /// discarded outcomes that the writer last got while it had no edit in doubt.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (it ends with the writer's stream).
     Edit(Call, bool, Reply<(u64, u64)>),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Semaphore;
 
-/// Maximum number of calls of one client id without a written answer, over all its streams. Calls
-/// and answers have at most 64 KiB each: together 32 MiB (256 × 2 × 64 KiB).
+/// Maximum number of calls of one client id without a written answer, over all its streams. The
+/// values of calls and answers have at most 64 KiB each: together 32 MiB (256 × 2 × 64 KiB).
 const TURNS: usize = 256;
 
 /// The calls of each client.

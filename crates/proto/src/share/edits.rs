@@ -3,9 +3,9 @@
 //!
 //! If an answer was lost with a connection, the client sends the edit again with its old number. A
 //! server that has already applied the edit only returns the outcome (`super::writers`). If the
-//! edit never reached the server, the server makes the edit only if no other writer has changed the
-//! key since the program requested the edit. The client asks for its presence again on each new
-//! connection, and reports a presence as lost if the server does not restore it.
+//! edit never reached the server, the server makes the edit only if the key has no value that
+//! another writer has put since the program requested the edit. The client asks for its presence
+//! again on each new connection, and reports a presence as lost if the server does not restore it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

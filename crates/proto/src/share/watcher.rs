@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use super::key::{Key, Prefix};
 use super::tree::{Change, Entry, Tree, content};
 
-/// Approximate size of a piece, in bytes of keys and values; a single entry may be larger.
+/// Maximum bytes of keys and values in a piece, with 32 more counted for each entry. A piece of a
+/// snapshot may exceed this size by its last entry.
 pub const PIECE: usize = 128 << 10;
 
 /// Maximum bytes of an entry in a message in addition to key and value.

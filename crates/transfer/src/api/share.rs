@@ -79,8 +79,8 @@ impl IntoFuture for ShareRequest {
 /// The shared tree of a server. Clones use the same connection. After a lost connection the tree
 /// reconnects; calls wait meanwhile. An edit whose answer was lost is not applied twice. It returns
 /// its true outcome, or [`Edited::Unknown`] if the server has discarded the outcome. An edit that
-/// never reached the server is applied only if nobody else has changed its key meanwhile; otherwise
-/// it returns [`Edited::Conflict`].
+/// never reached the server is applied only if its key has no value that somebody else has put
+/// meanwhile; otherwise it returns [`Edited::Conflict`].
 #[derive(Clone)]
 pub struct Share {
     orders: mpsc::Sender<Order>,
@@ -118,9 +118,9 @@ pub enum Edited {
     /// [presence](EditRequest::presence). Contains the key's new version; 0 if there was nothing to
     /// delete.
     Made(u64),
-    /// The edit was not applied: the condition does not hold, or somebody else changed the key
-    /// while the connection was lost. Contains the current value if the key exists and this client
-    /// may read it.
+    /// The edit was not applied: the condition does not hold, or somebody else put a value at the
+    /// key while the connection was lost. Contains the current value if the key exists and this
+    /// client may read it.
     Conflict(Option<SharedValue>),
     /// The outcome is unknown: the connection was lost before the answer arrived, and the server
     /// has discarded the outcome meanwhile. Read the key and decide again.
@@ -176,8 +176,10 @@ impl Share {
 
     /// Completes when this client has no [presence](EditRequest::presence) at `key`; immediately if
     /// the client never had one. After a lost connection, a client loses its presence in two cases:
-    /// somebody else has changed the key; or the presence has vanished and was put with
-    /// [`EditRequest::if_version`]. Returns the key's value at that moment, if known.
+    /// somebody else has put a value at the key; or the presence has vanished and was put with
+    /// [`EditRequest::if_version`]. Returns the key's value at that moment, if known. Changes that
+    /// somebody else makes while the connection lasts are not reported here; watch the key for
+    /// them.
     ///
     /// # Errors
     /// The key is invalid, the server refuses to restore the presence, or the connection cannot be
