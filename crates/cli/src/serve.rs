@@ -254,7 +254,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     Ok(blocking::wait(server.ended())?)
 }
 
-/// Returns whether there is a token file.
+/// Reads the token file again, if there is one; returns whether there is one.
 fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     let Some(read) = gateway.and_then(|gateway| http.reload(gateway)) else { return false };
     match read {

@@ -142,15 +142,15 @@ pub struct PortStatistics {
     pub dropped: u64,
     /// Path-MTU probes answered.
     pub probes: u64,
-    /// Trains dropped by the kernel for lack of receive buffer, wrapping at 2³².
+    /// Messages dropped by the kernel for lack of receive buffer, wrapping at 2³².
     pub kernel_drops: u64,
     /// How long the receive thread has waited for work.
     pub idle: Span,
 }
 
 impl PortStatistics {
-    /// Estimates the datagrams that the kernel dropped since `before`. The kernel counts trains;
-    /// each is assumed to have the average length of the trains received meanwhile.
+    /// Estimates the datagrams that the kernel dropped since `before`. The kernel counts messages;
+    /// each is assumed to have as many datagrams as the average message received meanwhile.
     pub fn dropped_since(&self, before: &PortStatistics) -> f64 {
         // The kernel's counter wraps.
         let drops = self.kernel_drops.wrapping_sub(before.kernel_drops) & u64::from(u32::MAX);

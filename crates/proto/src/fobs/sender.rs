@@ -19,7 +19,8 @@ use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// The smallest batch that an acknowledgement sets: the size that was best in the paper.
+/// The smallest batch that an acknowledgement of new blocks sets: the size that was best in the
+/// paper.
 const LEAST_BATCH: u64 = 2;
 
 pub(crate) struct FobsSender {

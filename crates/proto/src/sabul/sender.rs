@@ -348,7 +348,7 @@ mod tests {
         let ms = |ms| Time::ZERO + Span::from_millis(ms);
         assert_eq!(sender.interval.len, Span::from_millis(10));
         sender.interval.end = Some(ms(10));
-        // The time of the rate decision, and the end of the next interval.
+        // The time of a check, and the end of the interval after it.
         for (now, end) in [(9, 10), (10, 20), (25, 30), (40, 50), (95, 105)] {
             sender.check_interval(ms(now));
             assert_eq!(sender.interval.end, Some(ms(end)), "at {now} ms");
