@@ -12,8 +12,9 @@ use crate::wire::Train;
 /// as much variation.
 const MIN_RANGE: Span = Span::from_micros(500);
 
-/// Shortest duration of a train that jitter stretched for certain, and the least number of its
-/// datagrams: a short queue drops most of a train.
+/// Jitter has certainly stretched a train only if the train took longer than [`STRETCHED`], and at
+/// least [`WHOLE`] datagrams arrived after its first. If fewer arrive, a short queue may have
+/// dropped the others.
 const STRETCHED: Span = Span::from_micros(700);
 const WHOLE: u64 = 20;
 
