@@ -27,8 +27,8 @@ pub struct Statistics {
     pub in_flight: u64,
     /// Packets that the hosts sent: offered to a route's first link.
     pub offered: u64,
-    /// Frames that carried the offered packets; a super-packet (many packets that the
-    /// kernel passes as one) is one frame.
+    /// Frames that carried the offered packets; a super-packet (many packets that the kernel passes
+    /// as one) is one frame.
     pub frames: u64,
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,

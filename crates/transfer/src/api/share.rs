@@ -99,8 +99,8 @@ impl fmt::Debug for Share {
 pub struct SharedValue {
     /// The bytes, at most 64 KiB.
     pub bytes: Arc<[u8]>,
-    /// The version: a number that the last change of the key created. Each change of the tree
-    /// creates a higher number, also across restarts.
+    /// The version: the number of the key's last change. Each change of the tree has a higher
+    /// number than all earlier changes, also across restarts.
     pub version: u64,
 }
 
@@ -136,7 +136,7 @@ pub enum ShareEvent {
     Snapshot(Vec<(String, SharedValue)>),
     /// A key has a new value.
     Put(String, SharedValue),
-    /// A key was deleted by the change of this version.
+    /// A key was deleted by the change with this number.
     Deleted(String, u64),
 }
 
