@@ -17,7 +17,7 @@ pub struct SinkOutcome {
     pub files: u64,
     /// Files that existed and were equal.
     pub skipped: u64,
-    /// Incomplete files; another run of the copy resumes them.
+    /// Incomplete files; another run of the copy completes them.
     pub unfinished: u64,
     /// Bytes of content that this run has written.
     pub bytes: u64,
