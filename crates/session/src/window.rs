@@ -1,7 +1,7 @@
 //! A congestion window for the control stream, with a floor that no loss lowers.
 //!
 //! The control stream usually carries a few kilobytes in a round trip. A controller that backs off
-//! at each loss would starve it at 12 % random loss.
+//! at each loss would starve it on a path with much random loss.
 //!
 //! For a stream that carries much, the window changes once a round: one window of packets and their
 //! acknowledgements. It grows after a round that used the whole window, lost little and met no
