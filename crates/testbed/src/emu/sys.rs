@@ -159,7 +159,8 @@ pub(super) fn set_ipv6(
         .map(drop)
 }
 
-/// Lets the thread preempt ordinary threads. Outside user namespaces this needs a privilege.
+/// Lets the thread preempt ordinary threads. The kernel requires a privilege that root has only
+/// outside user namespaces.
 pub(super) fn run_first() -> io::Result<()> {
     schedule(libc::SCHED_RR, 1)
 }
@@ -169,7 +170,7 @@ pub(super) fn run_last() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }
 
-/// Sets the thread's scheduling; musl's function always fails.
+/// Sets the thread's scheduling by a direct system call, because musl's function always fails.
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel reads one int, valid for the call; 0 is the calling thread.
     let set = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &priority) };
