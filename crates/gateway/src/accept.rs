@@ -3,7 +3,7 @@
 //! A connection is closed if
 //! - a TLS handshake or a request's header takes too long ([`HEAD`]), or a header is too long
 //!   ([`HEADER`], [`FIELDS`]);
-//! - the client neither receives nor sends for too long ([`Serving::idle`]);
+//! - the gateway waits too long for a client that neither receives nor sends ([`Serving::idle`]);
 //! - there are too many connections ([`MOST`], [`MOST_OF_ONE`]).
 
 use std::cell::RefCell;

@@ -31,7 +31,8 @@ pub struct Settings {
     pub read_only: bool,
     /// The PEM files of TLS: certificates and private key; `None` for HTTP without TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// How long a client may neither receive nor send a byte before the gateway disconnects it.
+    /// How long the gateway waits for a client that neither receives nor sends a byte, before it
+    /// disconnects the client.
     pub idle: Duration,
 }
 

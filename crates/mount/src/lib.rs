@@ -44,7 +44,7 @@ pub const LEAST_CACHE: u64 = 8 << 20;
 /// How a folder is mounted.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum bytes of file content in memory, at least [`LEAST_CACHE`].
+    /// Maximum bytes of file content in the cache, at least [`LEAST_CACHE`].
     pub cache: u64,
     /// How long to keep retrying a lost connection before a request fails.
     pub retry_for: Duration,

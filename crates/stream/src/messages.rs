@@ -106,7 +106,8 @@ pub struct Receive {
 /// The sender has no more frames.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct End {
-    /// The number of frames, including those that were not sent.
+    /// The number of frames (of payloads, if `Send.group` is above 1) that had a receiver,
+    /// including those that were not sent.
     #[prost(uint32, tag = "1")]
     pub frames: u32,
 }

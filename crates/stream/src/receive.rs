@@ -45,7 +45,7 @@ pub struct Status {
     pub overdue: u64,
     /// Frames dropped because the reader was too slow.
     pub unread: u64,
-    /// Frames not completely forwarded, because this end was silent.
+    /// Frames not completely forwarded: this end was silent, or the server could not send.
     pub withheld: u64,
     /// Datagrams that were lost and restored.
     pub restored: u64,

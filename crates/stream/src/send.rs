@@ -112,8 +112,8 @@ impl Source {
         self.orders.send(Order::Frame(frame, permit)).map_err(|_| Ended)
     }
 
-    /// Waits until all frames are sent. Returns the number of frames, or of payloads if each
-    /// payload holds several frames.
+    /// Waits until all frames are sent or skipped. Returns the number of frames that had a
+    /// receiver, or of payloads if a payload may hold several frames.
     ///
     /// # Errors
     /// The stream has ended.

@@ -39,7 +39,8 @@ pub(crate) enum Order {
     Follow { path: Span, losses: Losses, rate: Rate, keeps: bool, receivers: u32 },
     /// A receiver, by its number, lacks symbols.
     Again(Request, u32),
-    /// No more frames follow: send the rest, then answer with their number.
+    /// No more frames follow: send the rest, then answer with the number of all frames (or
+    /// payloads) that had a receiver.
     Finish(oneshot::Sender<u32>),
 }
 

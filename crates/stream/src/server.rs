@@ -212,7 +212,7 @@ impl Streams {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // `notify` wakes the room's sender, and this receiver.
+                // `notify` wakes the room's sender and receivers, this one included.
                 () = known.changed() => {
                     self.rooms.notify(&seat.name);
                     continue;

@@ -494,7 +494,8 @@ pub struct StreamReceived {
     pub overdue: u64,
     /// Frames that arrived but were dropped because the reader was too slow.
     pub unread: u64,
-    /// Frames that the server did not forward completely, because this client was silent.
+    /// Frames that the server did not forward completely: this client was silent, or the server
+    /// could not send.
     pub withheld: u64,
     /// Datagrams received.
     pub datagrams: u64,
