@@ -62,8 +62,7 @@ pub(crate) struct ProbeArgs {
     datagram: Option<u16>,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Write findings as JSON to stdout, one object a line; the last one is the summary or an
-    /// error
+    /// Write findings as JSON to stdout, one object a line; the last one is the summary or an error
     #[arg(long)]
     json: bool,
 }

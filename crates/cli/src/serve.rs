@@ -91,8 +91,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Offer a tree of small values that clients share (`longhaul share`), and store it in FILE,
-    /// which is created if missing. Clients need the right `share=ro:/PREFIX` or
-    /// `share=rw:/PREFIX` in the long form of --allow
+    /// which is created if missing. Clients need the right `share=ro:/PREFIX` or `share=rw:/PREFIX`
+    /// in the long form of --allow
     #[arg(long, value_name = "FILE")]
     share: Option<PathBuf>,
     #[command(flatten)]

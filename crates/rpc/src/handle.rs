@@ -214,8 +214,7 @@ impl Rpc {
         answers
     }
 
-    /// Calls `method` with items both ways. A lost connection ends the call with
-    /// [`RpcCode::Lost`].
+    /// Calls `method` with items both ways. A lost connection ends the call with [`RpcCode::Lost`].
     ///
     /// # Errors
     /// The request is too long, or the connection has ended.

@@ -53,9 +53,9 @@ impl Allow {
     }
 }
 
-/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case. In the short form,
-/// an entry without a mode grants reading and writing, and a folder whose name looks like a mode
-/// needs a mode before it, as in `ID:rw:ro`.
+/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case. In the short form, an
+/// entry without a mode grants reading and writing, and a folder whose name looks like a mode needs
+/// a mode before it, as in `ID:rw:ro`.
 ///
 /// In the long form each service has one word: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
 /// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `rpc=/PREFIX`,

@@ -208,8 +208,8 @@ fn a_sending_client_survives_every_false_report() {
     }
 }
 
-/// Sends all lies to a sender. The server of a pull continues to serve; the client of a push ends
-/// with a reason.
+/// Sends all false reports to a sender, and then a lie that ends the transfer. The server of a pull
+/// continues to serve; the client of a push ends with a reason.
 pub(super) fn tell_lies(cell: Cell, way: Way) {
     let pair = Pair::new();
     let object =

@@ -3,8 +3,8 @@
 //!
 //! A killed copy may have created the named folder. The next run would find an existing folder and
 //! copy into it, one level deeper. So a mark (a small file next to the folder) shows that an
-//! unfinished copy created the folder. The mark is removed when the copy is finished and its
-//! client knows that.
+//! unfinished copy created the folder. The mark is removed when the copy is finished and its client
+//! knows that.
 
 use std::borrow::Cow;
 use std::io;

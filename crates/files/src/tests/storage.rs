@@ -575,8 +575,8 @@ fn a_failed_sync_of_a_name_loses_neither_the_new_content_nor_the_old_on_disk() {
     };
     let fine = Faults::default();
     let folder_fails = Faults { folder_sync: 10_000, ..fine };
-    // When the file gets its name, its folder is synced, and once more if that fails. Both
-    // syncs fail here, but the sync of the file system at the end stores the name.
+    // When the file gets its name, its folder is synced, and once more if that fails. Both syncs
+    // fail here, but the sync of the file system at the end stores the name.
     assert_eq!(copy(folder_fails, fine).unwrap().files, 1);
     assert!(content(false) == new && content(true) == new);
 

@@ -21,8 +21,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 4,096 messages, together at most 32 MiB; 4,096 keys, their last messages together at
-    /// most 16 MiB.
+    /// 4,096 messages with at most 32 MiB in all; 4,096 keys, whose last messages have at most
+    /// 16 MiB in all.
     fn default() -> Limits {
         Limits { messages: 4_096, bytes: 32 << 20, keys: 4_096, key_bytes: 16 << 20 }
     }
@@ -67,8 +67,8 @@ impl Log {
         self.first + self.entries.len() as u64
     }
 
-    /// Approximate bytes of memory. A message that is among the newest and also the last of its
-    /// key counts twice.
+    /// Approximate bytes of memory. A message that is among the newest and also the last of its key
+    /// counts twice.
     pub fn cost(&self) -> usize {
         self.bytes + self.kept_bytes
     }

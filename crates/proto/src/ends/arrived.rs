@@ -1,5 +1,5 @@
-//! The blocks that have arrived at a receiver, and the gaps between them. Blocks are numbered
-//! from the start of the object.
+//! The blocks that have arrived at a receiver, and the gaps between them. Blocks are numbered from
+//! the start of the object.
 
 use core::ops::Range;
 

@@ -150,8 +150,7 @@ mod tests {
     fn rates_use_arrival_times_and_not_reading_times() {
         let mut monitor = Monitor::default();
         arrive(&mut monitor, 0, 0);
-        // One datagram each millisecond; the thread reads the first thirty late, in two
-        // batches.
+        // One datagram each millisecond; the thread reads the first thirty late, in two batches.
         for (numbers, read) in [(1..21, 30), (21..31, 30)] {
             numbers.for_each(|number| monitor.on_arrival(ms(number), number, FULL));
             monitor.settle(ms(read), GRACE);

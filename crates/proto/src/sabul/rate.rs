@@ -136,15 +136,15 @@ impl RateControl for PaperRate {
     }
 
     fn on_report(&mut self, lost: u64, sent_to: u64) -> bool {
-        // "1) If the lost sequence number is greater than the largest sent sequence number when
-        // the last decrease occurred."
+        // "1) If the lost sequence number is greater than the largest sent sequence number when the
+        // last decrease occurred."
         if self.decreased_at.is_none_or(|at| lost >= at) {
             self.slow_down(sent_to);
             (self.reports, self.dec_count) = (0, 4);
             return true;
         }
-        // "2) If it is the 2^dec_count-th NAK since the last time condition 1) was satisfied,
-        // where dec_count is set to 4, once 1) is satisfied and increased by 1, each time 2) is
+        // "2) If it is the 2^dec_count-th NAK since the last time condition 1) was satisfied, where
+        // dec_count is set to 4, once 1) is satisfied and increased by 1, each time 2) is
         // satisfied."
         self.reports += 1;
         if Some(self.reports) == 1u64.checked_shl(self.dec_count) {

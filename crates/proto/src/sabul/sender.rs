@@ -16,9 +16,9 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Loss, Pulse, Sync};
 
-/// "If no ACK or ERR packet has been received during a specified interval (1000ms). The server
-/// then assumes all packets sent in the current period have been lost and adds them to the lost
-/// list." (Study, 4.3.3)
+/// "If no ACK or ERR packet has been received during a specified interval (1000ms). The server then
+/// assumes all packets sent in the current period have been lost and adds them to the lost list."
+/// (Study, 4.3.3)
 const EXPIRY: Span = Span::from_secs(1);
 
 /// Number of times that the wait doubles in silence; the release's wait never doubles.

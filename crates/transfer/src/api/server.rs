@@ -189,9 +189,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Links a room to the room of the same name at another server, `lh://host[:port]/room`:
-    /// each message of one room is also sent to the other. `client` has the identity of this
-    /// server, and the servers to trust. The link lasts as long as this server runs.
+    /// Links a room to the room of the same name at another server, `lh://host[:port]/room`: each
+    /// message of one room is also sent to the other. `client` has the identity of this server, and
+    /// the servers to trust. The link lasts as long as this server runs.
     pub fn link(mut self, client: &Client, room: impl IntoLocation) -> ServerBuilder {
         match Target::new(client, room.into_location()).link() {
             Ok(link) => self.links.push(link),

@@ -19,8 +19,8 @@ pub struct Request {
     /// The direction.
     #[prost(enumeration = "Direction", tag = "1")]
     pub direction: i32,
-    /// The destination (push, one path) or the sources (pull), relative to the server's root;
-    /// over ssh relative to the home folder, or absolute.
+    /// The destination (push, one path) or the sources (pull), relative to the server's root; over
+    /// ssh relative to the home folder, or absolute.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub paths: Vec<Vec<u8>>,
     /// The transfer's id in key derivation and in [`Attach`](super::Attach); random.

@@ -1,5 +1,5 @@
-//! Messages of protocols that number blocks from the start of the object: the receiver's
-//! progress, and missing blocks. Block numbers are those of
+//! Messages of protocols that number blocks from the start of the object: the receiver's progress,
+//! and missing blocks. Block numbers are those of
 //! [`Layout::number`](crate::layout::Layout::number).
 
 use alloc::vec::Vec;
@@ -12,8 +12,8 @@ use crate::wire::messages;
 /// The receiver's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Number of the acknowledgement. Senders do not need it: a late acknowledgement has a
-    /// lower `next` and changes nothing.
+    /// Number of the acknowledgement. Senders do not need it: a late acknowledgement has a lower
+    /// `next` and changes nothing.
     pub sequence: u64,
     /// The first block that has not arrived.
     pub next: u64,
