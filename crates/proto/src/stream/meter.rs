@@ -116,7 +116,8 @@ impl Meter {
 
     /// The losses that repairs must cover: the loss ratio of the last 15 to 30 s plus a margin (two
     /// standard deviations and two losses), limited to 0.05 to 10 %. If fewer than [`ENOUGH`]
-    /// datagrams were sent in this time, the ratio has no margin, but is at least 0.5 %.
+    /// datagrams were sent in this time, the ratio has no margin, but is at least 0.5 %; fewer than
+    /// 100 datagrams count as 100.
     pub fn losses(&self) -> Losses {
         let sum =
             |count: fn(&Counts) -> u64| self.windows.iter().map(count).fold(0, u64::saturating_add);

@@ -103,8 +103,7 @@ impl Channels {
     /// message, `link` the client's right to links. Ends early with the reason from `stopped`.
     ///
     /// # Errors
-    /// The client made an invalid request or lacks a right; the reason from `stopped`; or the
-    /// stream ended without the client's goodbye.
+    /// The stream ended for any reason other than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
