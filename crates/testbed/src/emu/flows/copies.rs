@@ -191,8 +191,8 @@ impl Copies {
             }
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
+                // Stores the copy's last report, because its later progress is unknown.
                 events.store(end)?;
-                // A copy's progress after its last report is unknown.
                 end.finished = over.is_some_and(|over| over <= Instant::now());
                 return Ok(());
             }
