@@ -27,7 +27,7 @@ pub(crate) struct ReachArgs {
     /// UDP port of the server's data [default: its control port + 1]
     #[arg(long, value_name = "PORT")]
     data_port: Option<u16>,
-    /// UDP ports that the remote side of ssh may open, if its firewall requires a range
+    /// UDP and TCP ports that the remote side of ssh may open, if its firewall requires a range
     #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
     ports: Option<(u16, u16)>,
     /// Accept only a server with this id. HOST=ID pins one of several servers and may be repeated;

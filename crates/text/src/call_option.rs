@@ -27,7 +27,7 @@ pub enum CallOption {
     Memory,
     /// The only server id to accept.
     Pin,
-    /// The UDP ports that the remote side of ssh may open.
+    /// The UDP and TCP ports that the remote side of ssh may open.
     Ports,
     /// How the receiver moves payloads.
     Receive,
