@@ -244,7 +244,7 @@ pub struct StreamReport {
     /// Number of clients that receive the stream or wait for it.
     #[prost(uint64, tag = "3")]
     pub receivers: u64,
-    /// Frames of the sender so far.
+    /// Frames of the sender so far, or payloads if a payload may hold several frames.
     #[prost(uint64, tag = "4")]
     pub frames: u64,
     /// Datagrams received from the sender.
