@@ -127,7 +127,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// `remembered` has the rate that earlier copies over the same path have found.
+/// `remembered` has the rate, round-trip time and loss that a copy over the same path has found.
 async fn answer(
     connection: &Connection,
     first: Option<Session>,
