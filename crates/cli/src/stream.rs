@@ -34,9 +34,9 @@ Examples:
 
 /// Send or receive frames with a deadline, through a server
 ///
-/// The server runs `longhaul serve` and forwards each stream to all receivers. Lost datagrams are
-/// sent again if the deadline leaves time for it; otherwise receivers restore them from repair
-/// datagrams.
+/// The server runs `longhaul serve` or `longhaul reflect` and forwards each stream to all
+/// receivers. Lost datagrams are sent again, or receivers restore them from repair datagrams:
+/// whichever meets the deadline and sends less.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
