@@ -158,7 +158,7 @@ impl Connection {
     fn wake_at(&mut self, fabric: &mut Fabric, end: End, at: Option<Time>) {
         let Some(at) = at.map(|at| at.max(fabric.now)) else { return };
         let wake = &mut self.wakes[end as usize];
-        // An earlier wake-up sets the next one.
+        // If an earlier wake-up is pending, it will set this one.
         if at < *wake {
             *wake = at;
             fabric.calendar.add(at, What::Timer { agent: self.agent, end });

@@ -24,7 +24,7 @@ done
 "#;
 
 pub(super) struct Scratch {
-    // The sweeper removes the folder on a normal exit; this drop removes what is left.
+    // The sweeper removes the folder on a normal exit; `TempDir` removes what is left.
     folder: TempDir,
     sweeper: Child,
 }
