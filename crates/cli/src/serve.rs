@@ -43,8 +43,8 @@ ID is the output of `longhaul id` on the client's host.
 /// Serve a folder, and more services, to the ids that are allowed
 ///
 /// Clients copy, list, read and mount the files of the folder. With further rights they also meet
-/// in rooms (`longhaul channel`), send streams, call procedures, share values (--share), and watch
-/// the server (`longhaul top`).
+/// in rooms (`longhaul channel`), send and receive streams, share values (--share), and watch the
+/// server (`longhaul top`).
 ///
 /// When the server is ready, it prints one line with address and id, and one more each for --http
 /// and --ui; with --json, it prints one line for all. It needs the inbound ports UDP P (control),
@@ -118,8 +118,8 @@ pub(crate) struct ServeArgs {
     /// UDP ports that may be opened for an ssh copy
     #[arg(long, hide = true, requires = "ssh", value_parser = parse_ports)]
     ports: Option<(u16, u16)>,
-    /// ID: connect this ssh client to the process that serves this user's channels, streams and
-    /// calls. serve: be that process
+    /// ID: connect this ssh client to the process that serves this user's channels and streams.
+    /// serve: be that process
     #[arg(long, hide = true, requires = "ssh", value_name = "ID|serve")]
     rooms: Option<String>,
 }
