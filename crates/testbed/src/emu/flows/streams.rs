@@ -66,7 +66,7 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
 }
 
 /// Describes a flow's transfer, with its congestion control if the kernel has it. Without a
-/// configured window, raises both hosts' buffer limits.
+/// configured window, sets the buffer limits of both hosts to [`LARGEST_BUFFER`].
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
