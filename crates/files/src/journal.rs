@@ -166,6 +166,16 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_a_journal_with_another_header_is_not_believed() {
+        let (header, bytes) = journal(0);
+        for (version, records) in [(9, 1), (8, 0)] {
+            let record = Header { version, ..header }.encode_record(0, &[0; 32]);
+            let journal = Journal::decode(&[&bytes[..], &record].concat()).unwrap();
+            assert_eq!(journal.values.len(), records, "{version}");
+        }
+    }
+
+    #[test]
     fn a_chunk_beyond_the_end_of_the_file_is_ignored() {
         let (header, mut bytes) = journal(3);
         bytes.extend(header.encode_record(100, &[0; 32]));

@@ -508,6 +508,17 @@ mod tests {
     }
 
     #[test]
+    fn a_listing_with_too_long_a_path_is_no_manifest() {
+        let mut listing = Listing::default();
+        let folder = || Entry::new(Kind::Folder, 0o700, FileTime::default());
+        let parents =
+            (0..16).fold(None, |parent, _| Some(listing.add(parent, &[b'x'; 255], folder())));
+        listing.add(parents, b"y", folder());
+        let error = listing.into_manifest(Shape::Contents).unwrap_err();
+        assert_eq!(error.reason, "path longer than 4096 bytes");
+    }
+
+    #[test]
     fn a_path_of_4096_bytes_is_the_longest() {
         let deep = |len: usize| {
             let path = "d/".repeat(len / 2) + if len % 2 == 1 { "x" } else { "xx" };

@@ -254,6 +254,13 @@ mod tests {
     }
 
     #[test]
+    fn only_an_error_of_a_missing_file_says_that_it_is_missing() {
+        let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+        let missing = kinds.map(|kind| file_error("use", Path::new("x"), &kind.into()).is_missing);
+        assert_eq!(missing, [true, false]);
+    }
+
+    #[test]
     fn a_path_that_ends_with_a_slash_or_dots_names_a_folder() {
         for (path, says, name) in [
             ("", true, None),

@@ -342,6 +342,8 @@ mod tests {
         let stamp = |seconds| Stamp { changed: FileTime { seconds, nanos: 5 }, ..*file.stamp() };
         assert!(stamp(100).is_settled(at(102)));
         assert!(!stamp(100).is_settled(at(101)), "less than a second");
+        let whole = Stamp { changed: FileTime { seconds: 100, nanos: 0 }, ..stamp(100) };
+        assert!(!whole.is_settled(at(101)), "exactly a second");
         assert!(!stamp(100).is_settled(at(90)), "the clock of the file system is ahead");
         assert!(!stamp(-100).is_settled(at(90)));
     }

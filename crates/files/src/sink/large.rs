@@ -575,23 +575,7 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
 mod tests {
     #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 
-    use std::sync::Arc;
-
     use super::*;
-    use crate::store::buffers::Store;
-    use crate::store::memory::Disk;
-    use crate::{Manifest, Place};
-
-    #[test]
-    fn a_folder_in_place_of_a_journal_is_an_error() {
-        let folder = Disk::new(1).root();
-        folder.make_folder(&names::journal(b"x"), 0o700).unwrap();
-        let manifest = Manifest::of_file(b"x", CHUNK, FileTime::default(), 0).unwrap();
-        let place = Place::Stored { root: Store(folder), path: "x".into() };
-        let mut ground = Ground::open(&place, &Arc::new(manifest), false).unwrap();
-        let error = open_journal(&mut ground, 0).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
-    }
 
     #[test]
     fn values_are_comparable_if_the_chunk_has_the_same_length_and_kind_of_hash() {
@@ -732,6 +716,16 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_in_place_of_a_partial_file_or_journal_is_an_error() {
+        let (disk, mut ground) = ground();
+        for name in [names::partial(b"x"), names::journal(b"x")] {
+            disk.root().make_folder(&name, 0o700).unwrap();
+        }
+        let errors = [remove_remains(0, &mut ground), open_journal(&mut ground, 0).map(drop)];
+        assert_eq!(errors.map(|it| it.unwrap_err().kind()), [io::ErrorKind::IsADirectory; 2]);
+    }
+
+    #[test]
     fn a_new_partial_file_has_no_old_journal_even_after_a_power_failure() {
         let (disk, mut ground) = ground();
         disk.root().create(&names::journal(b"x"), 0o600).unwrap();
@@ -787,18 +781,21 @@ mod tests {
 
     #[test]
     fn a_hole_reads_as_zeros_whatever_was_there_before() {
-        let folder = crate::MemoryFolder::new(6 * CHUNK);
-        let file = folder.create(b"x", 0o600).unwrap();
         let large = large();
-        file.write_all_at(&vec![7; large.header.size as usize], 0).unwrap();
-        large.clear_holes(&*file, &Watch::default()).unwrap();
-        for chunk in 0..6 {
-            let (content, value) = read_chunk(&*file, large.header.size, chunk).unwrap();
-            let byte = if large.is_hole(chunk) { 0 } else { 7 };
-            assert!(content.iter().all(|found| *found == byte), "{chunk}");
-            assert_eq!(content.len() as u64, if chunk == 5 { 7 } else { CHUNK });
-            assert!(read_verified(&*file, large.header.size, chunk, &value).is_some());
-            assert!(read_verified(&*file, large.header.size, chunk, &[0; 32]).is_none());
+        // Files of the first folder have no holes.
+        let root = crate::store::memory::Disk::new(1).root();
+        let folders: [&dyn Folder; 2] = [&crate::MemoryFolder::new(6 * CHUNK), &*root];
+        for file in folders.map(|folder| folder.create(b"x", 0o600).unwrap()) {
+            file.write_all_at(&vec![7; large.header.size as usize], 0).unwrap();
+            large.clear_holes(&*file, &Watch::default()).unwrap();
+            for chunk in 0..6 {
+                let (content, value) = read_chunk(&*file, large.header.size, chunk).unwrap();
+                let byte = if large.is_hole(chunk) { 0 } else { 7 };
+                assert!(content.iter().all(|found| *found == byte), "{chunk}");
+                assert_eq!(content.len() as u64, if chunk == 5 { 7 } else { CHUNK });
+                assert!(read_verified(&*file, large.header.size, chunk, &value).is_some());
+                assert!(read_verified(&*file, large.header.size, chunk, &[0; 32]).is_none());
+            }
         }
     }
 }

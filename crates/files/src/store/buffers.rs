@@ -395,6 +395,7 @@ mod tests {
         assert!(found.is_own() && found.changed.seconds > 1_700_000_000);
         file.set_mode(0o400).unwrap();
         assert_eq!(file.attributes().unwrap().mode, 0o400);
+        assert!(file.lock().unwrap());
         folder.put(OsStr::new("b"), Vec::new());
         let other = folder.look(b"b").unwrap();
         assert_eq!((found.identity, other.identity), ((DEVICE, 1), (DEVICE, 2)));

@@ -45,6 +45,16 @@ fn extra_names_are_deleted_and_nothing_behind_a_link() {
 }
 
 #[test]
+fn a_dry_run_creates_no_file_to_read_the_time_of_the_disk() {
+    let ends = ends();
+    let folder = std::fs::File::open(&ends.to).unwrap();
+    folder.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let options = SinkOptions { dry_run: true, ..deleting(&[], None) };
+    Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &options).unwrap();
+    assert_eq!(folder.metadata().unwrap().modified().unwrap(), SystemTime::UNIX_EPOCH);
+}
+
+#[test]
 fn excluded_files_and_other_copies_leftovers_are_kept_with_their_folder() {
     let ends = ends();
     write(ends.from.join("a"), b"a");

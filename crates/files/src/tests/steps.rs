@@ -54,6 +54,26 @@ fn content_before_the_answer_replaces_a_longer_file_with_the_same_start() {
 }
 
 #[test]
+fn an_equal_empty_file_is_kept_without_a_comparison() {
+    let ends = ends();
+    for folder in [&ends.from, &ends.to] {
+        write(folder.join("file"), b"");
+    }
+    let copy = open(&ends, &SinkOptions { checksum: true, ..Default::default() });
+    assert_eq!((copy.plan.compare.len(), copy.plan.skipped.len()), (0, 1));
+    assert_eq!(copy.sink.finish().unwrap().skipped, 1);
+}
+
+#[test]
+fn a_folder_in_place_of_a_small_partial_file_fails_a_large_file() {
+    let ends = ends();
+    write(ends.from.join("file"), &content(LARGE, 1));
+    std::fs::create_dir(ends.to.join(bytes_path(&names::small(b"file")))).unwrap();
+    let copy = open(&ends, &SinkOptions::default());
+    assert_eq!(copy.sink.failures().len(), 1);
+}
+
+#[test]
 fn zeros_before_the_answer_replace_a_file_that_has_shrunk_since_it_was_compared() {
     let options = SinkOptions { checksum: true, ..Default::default() };
     let ends = ends();
