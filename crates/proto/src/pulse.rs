@@ -354,6 +354,7 @@ mod tests {
         }
         let train = make(&mut pulses, at(22_000)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(11 * 1472), Span::from_micros(1_100)));
+        assert_eq!(train.steps, 11);
         // The datagrams after this pause arrive one by one, so the path caused the pause, and it
         // counts.
         let mut pulses = Pulses::new(at(0), &setup());

@@ -218,6 +218,11 @@ mod tests {
     }
 
     #[test]
+    fn a_boolean_takes_one_byte() {
+        assert_eq!((dtype("|b1"), dtype("|b2")), (Some((false, "b1", 1)), None));
+    }
+
+    #[test]
     fn every_shape_comes_back() {
         for shape in [&[][..], &[0], &[6], &[2, 3], &[1, 1, 6], &[3, 0, 9]] {
             let count: usize = shape.iter().product();

@@ -139,6 +139,9 @@ fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
     // Each message takes 1,001 bytes with the key.
     assert_eq!((log.first(), log.next(), log.keys()), (3, 5, 1));
     assert_eq!(log.cost(), 3 * 1_001);
+    let mut exact = Log::new(Limits { bytes: 2_002, ..limits });
+    (1..=5).for_each(|number| exact.push(big(number, "a", 840)));
+    assert_eq!(exact.first(), 3);
     log.push(big(6, "b", 5_000));
     assert_eq!((log.first(), log.next()), (5, 6), "the newest stays");
     for (number, key) in [(7, "c"), (8, "d"), (9, "e")] {

@@ -259,6 +259,13 @@ fn a_receiver_requests_as_much_as_path_and_sender_hold_at_its_rate() {
 }
 
 #[test]
+fn a_message_for_a_sender_is_refused_by_a_receiver() {
+    let mut side = In::new(&setup(100, 0, Settings::default()));
+    side.receiver.on_control(ms(0), FLOW, &request(1, 10, &[]));
+    assert_eq!(side.receiver.accounting(FLOW).unwrap().refused, 1);
+}
+
+#[test]
 fn a_first_train_shows_the_card_if_it_is_fast_enough_even_without_its_last_step() {
     // 64 datagrams of 1,032 bytes, one in 100 µs: 82.56 Mbit/s, and 81.25 without one of 63 steps.
     // Three quarters of the cards' speeds are 81.75 and 81 Mbit/s.
