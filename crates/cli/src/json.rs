@@ -296,7 +296,7 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
             value["bytes"] = json!(moved.bytes);
             value["files"] = json!(moved.files);
             value["failed_files"] = json!(moved.failed);
-            // A request takes more than a nanosecond.
+            // `seconds` is not zero: a request takes more than a nanosecond.
             value["rate_bps"] = json!((moved.bytes as f64 * 8.0 / seconds) as u64);
             value["result"] = json!(served_result(moved, error.is_some()));
             if let Some(error) = error {

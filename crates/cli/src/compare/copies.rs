@@ -222,7 +222,7 @@ impl Watch {
         })
     }
 
-    /// A poisoned lock only means that a thread panicked while it drew the bar.
+    /// Uses a poisoned lock too: it only means that a thread panicked while it drew the bar.
     fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
