@@ -308,7 +308,7 @@ fn provenance(folder: Option<&Path>) -> String {
 /// The commit of a repository, and whether its code or scenarios have uncommitted changes.
 fn commit(folder: &Path) -> Option<String> {
     let git = |args: &[&str]| {
-        // git run by root otherwise refuses another user's clone.
+        // Without `safe.directory`, git run by root refuses another user's clone.
         let output = Command::new("git")
             .arg("-C")
             .arg(folder)

@@ -145,7 +145,7 @@ mod tests {
             let Traffic::Protocol(transfer) = &mut case.scenario.flows[0].traffic else {
                 panic!("the frames are a copy");
             };
-            // A scenario file with an unknown protocol would be refused.
+            // Set here, because a scenario file with an unknown protocol would be refused.
             transfer.protocol = protocol.into();
             case
         };

@@ -91,7 +91,7 @@ impl Keeper {
 
     /// Prepares for much data: [`MUCH`] unacknowledged and, with one stream, unread bytes.
     pub(super) fn expect_much(&self) {
-        // `carry` has already set a larger limit on unread bytes.
+        // With several streams, `carry` has already set a larger limit on unread bytes.
         if !self.has_many() {
             self.connection.set_receive_window(VarInt::from_u32(MUCH));
         }

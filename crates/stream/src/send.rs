@@ -329,7 +329,7 @@ impl Control {
         let of = |rtt, jitter| {
             let path = Path { rtt, jitter, losses, symbol };
             let plan = plan(&needs, &path, OVERHEAD, way)?;
-            // The comparison is for single frames, not payloads.
+            // `choice` has the rates for single frames, not for payloads.
             Some(if group > 1 { Plan { choice: choose(&single, &path), ..plan } } else { plan })
         };
         let possible = of(farthest, jitter).or_else(|| of(nearest, Span::ZERO));

@@ -380,7 +380,7 @@ impl Taking {
                 },
             }
         }
-        // The last datagrams may arrive later.
+        // The last datagrams may arrive after the end of the stream.
         let last = Instant::now() + LAST;
         while let Ok(Some(came)) = tokio::time::timeout_at(last, came.recv()).await {
             self.publish(came.message.clone());

@@ -235,7 +235,7 @@ fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
             libc::SO_RCVBUF => sockopt::socket_recv_buffer_size(socket)?,
             _ => sockopt::socket_send_buffer_size(socket)?,
         };
-        // Half is enough for full packets.
+        // Half of `wanted` is enough for packets of 1500 bytes.
         if (granted as u64) < wanted / 2 {
             return Err(io::Error::other(format!(
                 "a window of {window} needs a buffer of {} and gets {}: raise \
