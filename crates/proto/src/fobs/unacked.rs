@@ -64,7 +64,7 @@ impl Unacked {
             let word = self.levels[0].get(end as usize / 64).copied().unwrap_or(0);
             let ones = (word >> (end % 64)).trailing_ones();
             end = end.saturating_add(ones);
-            // The run ends within the word; otherwise it may continue in the next word.
+            // Unless the run ends within the word, it may continue in the next word.
             if ones == 0 || !end.is_multiple_of(64) {
                 break;
             }

@@ -132,7 +132,7 @@ impl Flow {
             monitor: Monitor::default(),
             obedience: Obedience::new(now, unasked.bits()),
             sent: 0,
-            // Before the first target takes effect, the other flows have not made room.
+            // Start at `least`: the other flows make room only when the first target takes effect.
             sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
             own: OwnLoss::new(&rules),
