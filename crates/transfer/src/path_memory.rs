@@ -1,5 +1,5 @@
-//! The rate, round-trip time and loss of each path, as the last copy found them; kept in a file
-//! between copies (RFC 9959).
+//! The rates, round-trip times and losses that copies found on paths, kept in a file between copies
+//! (RFC 9959).
 //!
 //! A path is identified by the other host's network (an IPv4 /24 or an IPv6 /48), this host's
 //! address, and the direction. The file has one line for each path, and only its owner can read it.
