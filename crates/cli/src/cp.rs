@@ -127,8 +127,8 @@ pub(crate) struct CopyArgs {
     /// flows, low about 2 %; no effect with --rate, sabul, gtp and TCP
     #[arg(long, value_name = "low|equal|N", default_value_t)]
     share: Weight,
-    /// Send at this rate and ignore loss (sabul, tsunami, fobs-table: at most this rate). Counts
-    /// bits of UDP payload with longhaul's header and tag; applies to each source
+    /// Send at this rate and ignore loss (rbudp, fobs, netblt), or send at most at this rate (other
+    /// protocols). Counts bits of UDP payload with longhaul's header and tag; applies to each source
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Ignore the remembered rate of this path, and do not remember the new one (see
@@ -196,8 +196,7 @@ pub(crate) struct CopyArgs {
     /// limit
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
-    /// Encryption of the data; none works over ssh, or if the server runs with
-    /// --allow-plain
+    /// Encryption of the data; none works over ssh, or if the server runs with --allow-plain
     #[arg(long, value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PossibleValuesParser::new(resolve::CIPHERS))]
     cipher: String,
