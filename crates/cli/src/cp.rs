@@ -127,8 +127,9 @@ pub(crate) struct CopyArgs {
     /// flows, low about 2 %; no effect with --rate, sabul, gtp and TCP
     #[arg(long, value_name = "low|equal|N", default_value_t)]
     share: Weight,
-    /// Send at this rate and ignore loss (rbudp, fobs, netblt), or send at most at this rate (other
-    /// protocols). Counts bits of UDP payload with longhaul's header and tag; applies to each source
+    /// Send at this rate and ignore loss (rbudp, fobs, netblt), or send at most at this rate (the
+    /// other protocols). Counts bits of UDP payload with longhaul's header and tag; applies to each
+    /// source
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Ignore the remembered rate of this path, and do not remember the new one (see
