@@ -91,8 +91,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Offer a tree of small values that clients share (`longhaul share`), and store it in FILE,
-    /// which is created if missing. Clients need the right `share=ro:/PREFIX` or `share=rw:/PREFIX`
-    /// in the long form of --allow
+    /// which is created if missing. Clients need the right `share` in the long form of --allow, as
+    /// in `share=rw:/PREFIX`
     #[arg(long, value_name = "FILE")]
     share: Option<PathBuf>,
     #[command(flatten)]
@@ -105,10 +105,9 @@ pub(crate) struct ServeArgs {
     /// Do not log clients, transfers and refusals to stderr
     #[arg(short, long)]
     quiet: bool,
-    /// Append the log to FILE instead of stderr: one line for each finished transfer and each
-    /// refused client. With --json each line is a JSON object, and stdout gets only the server's
-    /// address and an error that ends the server. Only this user can read a new FILE. SIGHUP
-    /// reopens it, for logrotate
+    /// Append the log to FILE instead of stderr, without the lines for the start of a request. With
+    /// --json each line is a JSON object, and stdout gets only the server's address and an error
+    /// that ends the server. Only this user can read a new FILE. SIGHUP reopens it, for logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Serve the one client whose ssh started this process, over standard input and output
