@@ -136,7 +136,7 @@ fn object(named: &Named) -> String {
         NameKind::File => "file",
         NameKind::Folder => "folder",
         NameKind::Link => "link",
-        NameKind::Other => "other",
+        _ => "other",
     };
     let FileTime { seconds, nanos } = named.modified;
     let mut value = json!({
@@ -158,6 +158,10 @@ fn mode(named: &Named) -> String {
         NameKind::File => '-',
         NameKind::Folder => 'd',
         NameKind::Link => 'l',
+        NameKind::Pipe => 'p',
+        NameKind::Socket => 's',
+        NameKind::CharDevice => 'c',
+        NameKind::BlockDevice => 'b',
         NameKind::Other => '?',
     };
     let mut text = String::from(kind);
@@ -192,6 +196,7 @@ mod tests {
             (NameKind::File, 0o6750, "-rwsr-s---"),
             (NameKind::File, 0o7000, "---S--S--T"),
             (NameKind::Link, 0o777, "lrwxrwxrwx"),
+            (NameKind::CharDevice, 0o620, "crw--w----"),
         ] {
             assert_eq!(mode(&named(kind, bits)), text);
         }

@@ -101,7 +101,10 @@ fn start(
     }
     while !mount.ended(TICK)? {
         if cancel.is_cancelled() {
-            return Ok(mount.unmount()?);
+            if mount.unmount()? {
+                console::warn("unmounted while files were open; reads of these files now fail");
+            }
+            return Ok(());
         }
     }
     Ok(())

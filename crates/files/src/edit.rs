@@ -9,7 +9,7 @@ use std::path::Path;
 use super::list::{self, NameKind, Named};
 use super::names;
 use super::place::{Found, Place, as_path, show};
-use super::store::{self, FileKind, OpenFile, SharedFolder};
+use super::store::{self, OpenFile, SharedFolder};
 
 /// Returns the attributes of `place`; follows links as far as the place allows.
 ///
@@ -53,10 +53,10 @@ impl NewFile {
     pub fn begin(place: &Place) -> io::Result<NewFile> {
         let (folder, name) = parent_and_name(place)?;
         let mode = match folder.look_if_there(&name)? {
-            Some(there) if there.kind == FileKind::Folder => {
+            Some(there) if there.kind == NameKind::Folder => {
                 return Err(io::ErrorKind::IsADirectory.into());
             }
-            Some(there) if there.kind == FileKind::File => Some(there.mode & 0o777),
+            Some(there) if there.kind == NameKind::File => Some(there.mode & 0o777),
             _ => None,
         };
         let partial = names::unique(&name);
@@ -124,7 +124,7 @@ pub fn remove(place: &Place) -> io::Result<()> {
 /// `place` is the path of the entry.
 fn remove_in(folder: &SharedFolder, name: &[u8], place: &Place) -> io::Result<()> {
     match folder.look(name)?.kind {
-        FileKind::Folder => match place {
+        NameKind::Folder => match place {
             Place::Within { root, path } => root.remove_tree(path)?,
             _ => return Err(io::ErrorKind::Unsupported.into()),
         },
@@ -172,7 +172,7 @@ pub fn replace(from: &Place, to: &Place) -> io::Result<Option<Remains>> {
     // content. So the old content gets a temporary name first. Nothing is lost if `from` is in the
     // old content, or if the rename fails for another reason.
     let is_folder = |place: &Place| io::Result::Ok(look(place)?.kind == NameKind::Folder);
-    if !is_folder(from)? && folder.look(&name)?.kind != FileKind::Folder {
+    if !is_folder(from)? && folder.look(&name)?.kind != NameKind::Folder {
         return rename(from, to).map(|()| None);
     }
     let old = names::unique(&name);

@@ -5,20 +5,9 @@ use std::io;
 use super::error::Error;
 use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
-use super::store::{Attributes, FileKind};
+use super::store::Attributes;
 
-/// The kind of file that a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameKind {
-    /// A regular file.
-    File,
-    /// A folder.
-    Folder,
-    /// A symbolic link with any target.
-    Link,
-    /// A device, a pipe, or a socket.
-    Other,
-}
+pub use super::store::NameKind;
 
 /// A name with its attributes; for a link, the attributes of the link itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +45,7 @@ pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Er
             let mut failed = None;
             let walked = folder.each_name(&mut |name| match folder.look(&name) {
                 Ok(attributes) => {
-                    let is_link = attributes.kind == FileKind::Link;
+                    let is_link = attributes.kind == NameKind::Link;
                     let target = if is_link { folder.read_link(&name).ok() } else { None };
                     tell(Named { target, ..named(name, &attributes) })
                 }
@@ -73,13 +62,7 @@ pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Er
 }
 
 pub(crate) fn named(name: Vec<u8>, attributes: &Attributes) -> Named {
-    let kind = match attributes.kind {
-        FileKind::File => NameKind::File,
-        FileKind::Folder => NameKind::Folder,
-        FileKind::Link => NameKind::Link,
-        FileKind::Other => NameKind::Other,
-    };
-    let Attributes { mode, size, modified, .. } = *attributes;
+    let Attributes { kind, mode, size, modified, .. } = *attributes;
     Named { name, kind, mode, size, modified, target: None }
 }
 

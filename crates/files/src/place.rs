@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::store::buffers::Store;
-use super::store::{Attributes, FileKind, SharedFolder, real};
+use super::store::{Attributes, NameKind, SharedFolder, real};
 use crate::error::{Error, FileErrorKind};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -189,7 +189,7 @@ impl Place {
     /// As [`Place::find`], but follows all links: the result is never a link.
     pub(crate) fn find_at_end(&self) -> io::Result<Found> {
         match self.find()? {
-            Found::Other { attributes, .. } if attributes.kind == FileKind::Link => {
+            Found::Other { attributes, .. } if attributes.kind == NameKind::Link => {
                 let path = self.path();
                 match self {
                     Place::Ambient(_) => Place::Ambient(path.canonicalize()?),

@@ -14,7 +14,7 @@ use super::digest::{Digest, file_value};
 use super::error::{Error, FileErrorKind};
 use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
-use super::store::{self, Access, Attributes, FileKind, OpenFile, SharedFolder};
+use super::store::{self, Access, Attributes, NameKind, OpenFile, SharedFolder};
 
 /// Identifies one version of a file. A rewritten file has another stamp, unless the file system's
 /// clock shows the same time at both changes.
@@ -83,7 +83,7 @@ impl RangeFile {
                 // The call does not block, even if a pipe has replaced the file.
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
-                if attributes.kind != FileKind::File {
+                if attributes.kind != NameKind::File {
                     return Err(is_no_file("not a regular file"));
                 }
                 let (stamp, path) = (Stamp::of(&attributes), path.to_owned());

@@ -17,7 +17,7 @@ use super::filter::{CompiledFilters, Filter};
 use super::folders::Folders;
 use super::manifest::{Entry, ListMemory, Manifest, ManifestError, Shape, TWICE, split};
 use super::place::{Found, Place};
-use super::store::{self, Access, Attributes, FileKind, OpenFile, SharedFolder};
+use super::store::{self, Access, Attributes, NameKind, OpenFile, SharedFolder};
 use super::virtual_object::{Extent, VirtualObject};
 use super::walk::{Spot, Walk};
 use super::watch::Watch;
@@ -414,7 +414,7 @@ impl From<io::Error> for Refused {
 /// Returns whether a file with the attributes `now` is still as the manifest's entry `then`
 /// describes it, and has the change time from which `version` was made.
 fn is_same(now: &Attributes, then: &Entry, version: u64) -> bool {
-    now.kind == FileKind::File
+    now.kind == NameKind::File
         && Some(now.size) == then.size()
         && now.modified == then.modified
         && store::is_same_change(now.version(), version)
@@ -436,7 +436,7 @@ fn take(
         (true, Some(name)) => {
             let parent = place.parent().folder()?;
             let attributes = parent.look(&name)?;
-            (attributes.kind == FileKind::Link).then_some((parent, name, attributes))
+            (attributes.kind == NameKind::Link).then_some((parent, name, attributes))
         }
         _ => None,
     };
@@ -463,7 +463,7 @@ fn take(
             Ok((Shape::Named, Origin { folders, strip: name.len() + 1, own_name: None }))
         }
         Found::Other { .. } if contents => Err(store::not_a_folder().into()),
-        Found::Other { parent, name, attributes } if attributes.kind == FileKind::File => {
+        Found::Other { parent, name, attributes } if attributes.kind == NameKind::File => {
             let large_from = if only { 1 } else { LARGE };
             let shown = place.name().unwrap_or_else(|| name.clone());
             walk.file(top(number, &shown), (&*parent, &name), &attributes, large_from);
@@ -562,7 +562,7 @@ mod tests {
         let later = |time: FileTime| FileTime { seconds: time.seconds + 1, ..time };
         let same = |now: Attributes, version| is_same(&now, &then, version);
         assert!(same(now, now.version()));
-        assert!(!same(Attributes { kind: FileKind::Link, ..now }, now.version()));
+        assert!(!same(Attributes { kind: NameKind::Link, ..now }, now.version()));
         assert!(!same(Attributes { size: 4, ..now }, now.version()));
         assert!(!same(Attributes { modified: later(now.modified), ..now }, now.version()));
         let changed = Attributes { changed: later(now.changed), ..now };

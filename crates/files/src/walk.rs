@@ -8,7 +8,7 @@ use super::filter::CompiledFilters;
 use super::folders::Folders;
 use super::manifest::{self, Entry, Kind, ListMemory, Listing, MAX_ENTRIES, MAX_HOLES, MAX_PATH};
 use super::place::show;
-use super::store::{Access, Attributes, FileKind, Folder, SharedFolder};
+use super::store::{Access, Attributes, Folder, NameKind, SharedFolder};
 use super::{CHUNK, Failure, LARGE, Watch, names};
 use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
@@ -208,8 +208,8 @@ impl Walk {
                 return None;
             }
         };
-        let is_fit = attributes.kind != FileKind::File || filters.fits(attributes.size);
-        if !is_fit || !filters.takes(path, attributes.kind == FileKind::Folder) {
+        let is_fit = attributes.kind != NameKind::File || filters.fits(attributes.size);
+        if !is_fit || !filters.takes(path, attributes.kind == NameKind::Folder) {
             return None;
         }
         if path.len() > MAX_PATH {
@@ -221,10 +221,10 @@ impl Walk {
             return None;
         }
         match attributes.kind {
-            FileKind::File => self.file(spot, (parent, name), &attributes, LARGE),
-            FileKind::Link => self.link(spot, parent, &attributes),
-            FileKind::Folder => return Some(self.folder(spot, &attributes)),
-            FileKind::Other => {
+            NameKind::File => self.file(spot, (parent, name), &attributes, LARGE),
+            NameKind::Link => self.link(spot, parent, &attributes),
+            NameKind::Folder => return Some(self.folder(spot, &attributes)),
+            _ => {
                 self.warn(format!("{}: a device, socket or pipe, not copied", show(path)));
             }
         }

@@ -196,7 +196,7 @@ fn followed(place: &Place, named: Named) -> Option<Named> {
             let is_shown = matches!(there.kind, NameKind::File | NameKind::Folder);
             is_shown.then_some(Named { name: named.name, ..there })
         }
-        NameKind::Other => None,
+        _ => None,
     }
 }
 

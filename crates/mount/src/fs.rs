@@ -64,8 +64,11 @@ fn kind(kind: NameKind) -> FileType {
         NameKind::File => FileType::RegularFile,
         NameKind::Folder => FileType::Directory,
         NameKind::Link => FileType::Symlink,
-        // Devices and sockets appear as pipes: programs see their names, but cannot use them.
-        NameKind::Other => FileType::NamedPipe,
+        NameKind::Pipe => FileType::NamedPipe,
+        NameKind::CharDevice => FileType::CharDevice,
+        NameKind::BlockDevice => FileType::BlockDevice,
+        // An older server does not say which kind; nobody can open a socket, or wait at it.
+        NameKind::Socket | NameKind::Other => FileType::Socket,
     }
 }
 

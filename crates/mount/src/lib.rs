@@ -22,7 +22,7 @@ mod tree;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -32,6 +32,7 @@ use fuser::{Config, MountOption, Session, SessionUnmounter};
 use longhaul_transfer::api::{CancelHandle, Client, Error, ErrorKind};
 use longhaul_transfer::location::Location;
 use longhaul_transfer::options::ReachOptions;
+use rustix::mount::UnmountFlags;
 
 use self::cache::Cache;
 use self::fs::Remote;
@@ -54,6 +55,7 @@ pub struct Options {
 
 /// A mounted folder. Dropping this value unmounts the folder.
 pub struct Mount {
+    at: PathBuf,
     unmounter: SessionUnmounter,
     ended: Receiver<io::Result<()>>,
 }
@@ -101,6 +103,7 @@ impl Mount {
             MountOption::NoSuid,
             MountOption::NoAtime,
         ];
+        let whole = at.canonicalize().map_err(|error| refused(at, &error))?;
         let mut session = Session::new(remote, at, &config).map_err(|error| refused(at, &error))?;
         let unmounter = session.unmount_callable();
         let (tell, ended) = mpsc::channel();
@@ -108,7 +111,7 @@ impl Mount {
             let _ = tell.send(session.run());
         };
         thread::Builder::new().name("longhaul mount".to_owned()).spawn(run).map_err(no_thread)?;
-        Ok(Mount { unmounter, ended })
+        Ok(Mount { at: whole, unmounter, ended })
     }
 
     /// Waits up to `patience`; returns whether the folder was unmounted from outside.
@@ -126,20 +129,30 @@ impl Mount {
         }
     }
 
-    /// Unmounts the folder. Files that are open stay readable until this process ends.
+    /// Unmounts the folder. Returns whether root unmounts it while files are open (unknown for an
+    /// ordinary user). Open files stay readable until this process ends.
     ///
     /// # Errors
     /// The system refuses.
-    pub fn unmount(mut self) -> Result<(), Error> {
-        self.unmounter
-            .unmount()
+    pub fn unmount(mut self) -> Result<bool, Error> {
+        self.detach()
             .map_err(|error| Error::new(ErrorKind::LocalFile, format!("cannot unmount: {error}")))
+    }
+
+    fn detach(&mut self) -> io::Result<bool> {
+        match self.unmounter.unmount() {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                rustix::mount::unmount(&self.at, UnmountFlags::DETACH)?;
+                Ok(true)
+            }
+            done => done.map(|()| false),
+        }
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = self.unmounter.unmount();
+        let _ = self.detach();
     }
 }
 

@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::Mode;
 use rustix::process::Signal;
 
 use super::channel_of_ssh;
@@ -59,6 +61,8 @@ fn programs_read_a_mounted_folder_as_local_files() {
     write(&pair.there.join("sub/empty"), b"");
     symlink("deep/file", pair.there.join("sub/link")).unwrap();
     symlink("/nowhere", pair.there.join("sub/broken")).unwrap();
+    let _socket = UnixListener::bind(pair.there.join("sub/socket")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, pair.there.join("sub/pipe"), Mode::RUSR).unwrap();
     let mounted = Mounted::new(&pair, &["--cache=16Mi"], "sub");
     let names = |folder: &Path| {
         let names = fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
@@ -66,13 +70,15 @@ fn programs_read_a_mounted_folder_as_local_files() {
         names.sort();
         names
     };
-    assert_eq!(names(&mounted.at), ["broken", "deep", "empty", "link", "small"]);
+    assert_eq!(names(&mounted.at), ["broken", "deep", "empty", "link", "pipe", "small", "socket"]);
     assert_eq!(names(&mounted.at.join("deep")), ["file"]);
     assert!(fs::read(mounted.at.join("deep/file")).unwrap() == content);
     assert!(fs::read(mounted.at.join("link")).unwrap() == content);
     assert_eq!(fs::read(mounted.at.join("small")).unwrap(), b"small");
     assert_eq!(fs::read(mounted.at.join("empty")).unwrap(), b"");
     assert_eq!(fs::read_link(mounted.at.join("broken")).unwrap(), Path::new("/nowhere"));
+    let kind = |name: &str| fs::metadata(mounted.at.join(name)).unwrap().file_type();
+    assert!(kind("socket").is_socket() && kind("pipe").is_fifo());
     let (here, there) = (mounted.at.join("deep/file"), pair.there.join("sub/deep/file"));
     let (here, there) = (fs::metadata(here).unwrap(), fs::metadata(there).unwrap());
     assert_eq!(
@@ -99,6 +105,19 @@ fn programs_read_a_mounted_folder_as_local_files() {
     let Mounted { mut child, at } = mounted;
     child.ended().is(0, &[]);
     assert_eq!(names(&at), [""; 0]);
+}
+
+#[test]
+fn a_signal_unmounts_a_folder_of_which_a_file_is_open() {
+    need!(fuse());
+    let pair = Pair::new();
+    write(&pair.there.join("file"), b"x");
+    let mut mounted = Mounted::new(&pair, &[], "");
+    let _open = fs::File::open(mounted.at.join("file")).unwrap();
+    mounted.child.signal(Signal::TERM);
+    let ended = mounted.child.ended();
+    assert!(!mounted.is_mounted());
+    ended.is(0, &["unmounted while files were open"]);
 }
 
 #[test]

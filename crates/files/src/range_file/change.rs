@@ -6,7 +6,7 @@ use super::{RangeFile, Stamp};
 use crate::error::{Error, FileErrorKind};
 use crate::names;
 use crate::place::{Found, Place, file_error};
-use crate::store::{self, Access, FileKind, SharedFolder};
+use crate::store::{self, Access, NameKind, SharedFolder};
 
 impl RangeFile {
     /// Opens the file at `place` for reads and changes in place, and creates it if it is missing.
@@ -29,7 +29,7 @@ impl RangeFile {
             Found::Folder(_) => return Err(refused("is a folder")),
             _ if place.says_folder() => return Err(wrong(store::not_a_folder())),
             // Do not open a device: opening it may have effects.
-            Found::Other { attributes, .. } if attributes.kind != FileKind::File => {
+            Found::Other { attributes, .. } if attributes.kind != NameKind::File => {
                 return Err(refused("is not a regular file"));
             }
             Found::Other { parent, name, .. } => (parent, name, false),
@@ -45,7 +45,7 @@ impl RangeFile {
         let file = file.map_err(wrong)?;
         file.lock().map_err(wrong)?;
         let attributes = file.attributes().map_err(wrong)?;
-        if attributes.kind != FileKind::File {
+        if attributes.kind != NameKind::File {
             return Err(refused("is not a regular file"));
         }
         if attributes.mode & 0o6000 != 0 {

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::Entry;
 use crate::manifest::FileTime;
-use crate::store::{Attributes, File, FileKind, Folder};
+use crate::store::{Attributes, File, Folder, NameKind};
 
 pub(super) const PARTIAL_FILE: u32 = 0o600;
 
@@ -43,7 +43,7 @@ impl Keep {
             return Ok(mode);
         }
         let found = replaced.map_or(Ok(None), |name| folder.look_if_there(name))?;
-        let file = found.filter(|found| found.kind == FileKind::File);
+        let file = found.filter(|found| found.kind == NameKind::File);
         Ok(file.map_or_else(|| new_mode(folder, entry), |file| file.mode & 0o777))
     }
 

@@ -16,7 +16,7 @@ use crate::folders::Folders;
 use crate::manifest::{self, Kind, Manifest, Shape};
 use crate::names;
 use crate::place::{Found, Place, as_path, file_error};
-use crate::store::{Access, FileKind, Folder, SharedFolder};
+use crate::store::{Access, Folder, NameKind, SharedFolder};
 use longhaul_text::mkdir;
 
 use super::SinkOptions;
@@ -163,9 +163,9 @@ impl Ground {
         manifest: &Arc<Manifest>,
         parent: SharedFolder,
         name: Vec<u8>,
-        kind: FileKind,
+        kind: NameKind,
     ) -> Result<Ground, Error> {
-        if kind == FileKind::Other {
+        if kind.is_special() {
             return Err(no_file("is", place));
         }
         let is_one = matches!(manifest.shape(), Shape::File | Shape::Named);

@@ -19,7 +19,7 @@ use crate::filter::{CompiledFilters, Filter};
 use crate::folders::Folders;
 use crate::manifest::FileTime;
 use crate::place::{file_error, show};
-use crate::store::FileKind;
+use crate::store::NameKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
 /// Maximum bytes of listed names; further names are only counted.
@@ -75,7 +75,7 @@ impl Extra {
         if !place.says_folder()
             && let Some(name) = place.name()
             && let Ok(found) = place.parent().folder().and_then(|parent| parent.look(&name))
-            && found.kind == FileKind::Link
+            && found.kind == NameKind::Link
         {
             let what = format!("{} is a link, so nothing is deleted there", place.shown());
             let error = Error::new(FileErrorKind::File, what).at(place.named());
@@ -331,7 +331,7 @@ impl<'a> Walk<'a> {
                 return self.keep();
             }
         };
-        let is_folder = found.kind == FileKind::Folder;
+        let is_folder = found.kind == NameKind::Folder;
         match known {
             Some(number) => {
                 let is_entered =
@@ -345,7 +345,7 @@ impl<'a> Walk<'a> {
                 }
             }
             None if names::is_reserved(name)
-                || found.kind == FileKind::Other
+                || found.kind.is_special()
                 || (is_folder && self.device != Some(found.identity.0))
                 || self.extra.begun.is_some_and(|begun| found.changed > begun)
                 || !self.extra.filters.takes(&path, is_folder) =>

@@ -7,7 +7,6 @@ use super::plan::left_off;
 use super::{Deleted, Mark, Sink, State};
 use crate::digest::{self, Digest};
 use crate::error::Error;
-use crate::store::FileKind;
 use crate::{Failure, Kind, names};
 
 /// The outcome of a copy.
@@ -153,7 +152,7 @@ impl Sink {
             folder.set_link_modified(&partial, entry.modified)?;
         }
         let found = folder.look_if_there(&name)?;
-        if found.is_some_and(|found| found.kind == FileKind::Other) {
+        if found.is_some_and(|found| found.kind.is_special()) {
             folder.remove(&partial)?;
             let what = "a device, socket or pipe is in its place";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));

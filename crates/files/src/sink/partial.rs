@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::attributes::{PARTIAL_FILE, unless_refused};
 use super::bits::Bits;
-use crate::store::{self, Access, Attributes, File, FileKind, Folder, OpenFile};
+use crate::store::{self, Access, Attributes, File, Folder, NameKind, OpenFile};
 use crate::walk::holes_of;
 use crate::{CHUNK, names};
 
@@ -152,7 +152,7 @@ pub(super) fn is_lockable(mode: u32) -> bool {
 
 /// Returns whether this is a regular file of this user without another hard link.
 pub(super) fn is_own(found: &Attributes) -> bool {
-    found.kind == FileKind::File && found.links <= 1 && found.is_own()
+    found.kind == NameKind::File && found.links <= 1 && found.is_own()
 }
 
 pub(super) fn is_busy(error: &io::Error) -> bool {
@@ -254,7 +254,7 @@ mod tests {
         folder.make_folder(b"part", 0o700).unwrap();
         let error = open(&*folder, b"part", true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
-        assert_eq!(folder.look(b"part").unwrap().kind, FileKind::Folder);
+        assert_eq!(folder.look(b"part").unwrap().kind, NameKind::Folder);
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
         assert!(is_own(&found) && is_own(&Attributes { links: 0, ..found }));
         assert!(!is_own(&Attributes { links: 2, ..found }));
         assert!(!is_own(&Attributes { owner: found.owner + 1, ..found }));
-        assert!(!is_own(&Attributes { kind: FileKind::Link, ..found }));
+        assert!(!is_own(&Attributes { kind: NameKind::Link, ..found }));
         assert!(is_lockable(0o400) && is_lockable(0o644) && !is_lockable(0o377));
         assert!(is_busy(&store::busy()) && !is_busy(&store::not_found()));
     }

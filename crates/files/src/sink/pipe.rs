@@ -16,7 +16,7 @@ use crate::digest::{Digest, StreamRoot, stream_value};
 use crate::error::{Error, FileErrorKind};
 use crate::manifest::FileTime;
 use crate::place::{Place, file_error};
-use crate::store::{self, FileKind, OpenFile};
+use crate::store::{self, OpenFile};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
 /// Number of chunks, counted from the first missing one, that may arrive.
@@ -140,7 +140,7 @@ impl PipeFile {
         let manifest = self.ground.manifest.clone();
         let (folder, name) = self.ground.at(0)?;
         let found = folder.look_if_there(&name)?;
-        if found.is_some_and(|found| found.kind == FileKind::Other) {
+        if found.is_some_and(|found| found.kind.is_special()) {
             let what = "a device, socket or pipe is in its place";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }

@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::error::{Error, FileErrorKind};
 use crate::manifest::FileTime;
 use crate::place::as_path;
-use crate::store::{Access, Attributes, File, FileKind, OpenFile};
+use crate::store::{Access, Attributes, File, NameKind, OpenFile};
 use crate::watch::Held;
 use crate::{CHUNK, Entry, Kind, Watch, names};
 
@@ -173,7 +173,7 @@ impl Sink {
         let (folder, name) = self.ground.at(number)?;
         let found = if is_new { None } else { folder.look_if_there(&name)? };
         match found {
-            Some(found) if found.kind == FileKind::Folder => {
+            Some(found) if found.kind == NameKind::Folder => {
                 if attributes::is_unfinished(&found) {
                     self.unfinished.insert(number.into());
                 }
@@ -181,7 +181,7 @@ impl Sink {
             }
             Some(found) => {
                 let what = match found.kind {
-                    FileKind::Link => "a link is in its place and is not followed",
+                    NameKind::Link => "a link is in its place and is not followed",
                     _ => "something that is not a folder is in its place",
                 };
                 return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
@@ -219,8 +219,8 @@ impl Sink {
         }
         let (folder, name) = self.ground.at(number)?;
         match folder.look_if_there(&name)?.map(|found| found.kind) {
-            Some(FileKind::Folder) => Err(folder_in_place()),
-            Some(FileKind::Link) => {
+            Some(NameKind::Folder) => Err(folder_in_place()),
+            Some(NameKind::Link) => {
                 if *folder.read_link(&name)? == **target {
                     self.skip(number, walk);
                 }
@@ -249,8 +249,8 @@ impl Sink {
         let has_large = folder.look_if_there(&partial)?.is_some();
         let begun = has_large && self.object.is_large(number);
         match found {
-            Some(found) if found.kind == FileKind::Folder => return Err(folder_in_place()),
-            Some(found) if found.kind == FileKind::File => {
+            Some(found) if found.kind == NameKind::Folder => return Err(folder_in_place()),
+            Some(found) if found.kind == NameKind::File => {
                 if !self.options.checksum && is_equal(&found, entry) {
                     self.repair_mode(number, entry, &found)?;
                     if begun && !self.options.dry_run {
@@ -263,7 +263,7 @@ impl Sink {
                     self.plan_compare(number, size, &found, walk)?;
                 }
             }
-            Some(found) if found.kind == FileKind::Other => {
+            Some(found) if found.kind.is_special() => {
                 let what = "a device, socket or pipe is in its place";
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
             }

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
-use super::{Access, Attributes, File, FileKind, Folder, OpenFile, Room, SharedFolder, not_found};
+use super::{Access, Attributes, File, Folder, NameKind, OpenFile, Room, SharedFolder, not_found};
 use crate::manifest::FileTime;
 
 /// The device number of files in memory. No disk has this number.
@@ -100,7 +100,7 @@ impl Content {
     fn attributes(&self) -> Attributes {
         let body = self.body();
         Attributes {
-            kind: FileKind::File,
+            kind: NameKind::File,
             size: body.bytes.len() as u64,
             mode: body.mode,
             modified: body.modified,
@@ -126,7 +126,7 @@ impl Folder for MemoryFolder {
     fn attributes(&self) -> io::Result<Attributes> {
         let time = FileTime { seconds: 0, nanos: 0 };
         Ok(Attributes {
-            kind: FileKind::Folder,
+            kind: NameKind::Folder,
             size: 0,
             mode: 0o700,
             modified: time,
@@ -390,7 +390,7 @@ mod tests {
         let time = FileTime { seconds: 5, nanos: 6 };
         file.set_modified(time).unwrap();
         let found = folder.look(b"a").unwrap();
-        assert_eq!((found.kind, found.size, found.allocated), (FileKind::File, 7, 7));
+        assert_eq!((found.kind, found.size, found.allocated), (NameKind::File, 7, 7));
         assert_eq!((found.mode, found.modified, found.links), (0o640, time, 1));
         assert!(found.is_own() && found.changed.seconds > 1_700_000_000);
         file.set_mode(0o400).unwrap();
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!((found.identity, other.identity), ((DEVICE, 1), (DEVICE, 2)));
         assert_eq!(other.mode, 0o644);
         let own = folder.attributes().unwrap();
-        assert_eq!((own.kind, own.mode, own.identity), (FileKind::Folder, 0o700, (DEVICE, 0)));
+        assert_eq!((own.kind, own.mode, own.identity), (NameKind::Folder, 0o700, (DEVICE, 0)));
         assert_eq!((own.size, own.allocated, own.links), (0, 0, 1));
     }
 

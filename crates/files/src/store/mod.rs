@@ -30,17 +30,38 @@ pub(crate) type SharedFolder = Arc<dyn Folder>;
 
 pub(crate) type OpenFile = Box<dyn File>;
 
+/// The kind of file that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileKind {
+pub enum NameKind {
+    /// A regular file.
     File,
+    /// A folder.
     Folder,
+    /// A symbolic link with any target.
     Link,
+    /// A pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A device, a pipe or a socket of a host that does not say which, or a kind that this version
+    /// does not know.
     Other,
+}
+
+impl NameKind {
+    /// Returns whether copies leave this kind out.
+    pub(crate) fn is_special(self) -> bool {
+        !matches!(self, NameKind::File | NameKind::Folder | NameKind::Link)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
-    pub(crate) kind: FileKind,
+    pub(crate) kind: NameKind,
     pub(crate) size: u64,
     /// The 12 permission bits.
     pub(crate) mode: u32,

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::scarce::{Handle, patiently};
-use super::{Access, Attributes, File, FileKind, Folder, OpenFile, Room, SharedFolder, busy};
+use super::{Access, Attributes, File, Folder, NameKind, OpenFile, Room, SharedFolder, busy};
 use crate::manifest::FileTime;
 
 /// The magic number of tmpfs. Nothing is reserved there, because tmpfs allocates all reserved
@@ -98,10 +98,14 @@ fn folder(handle: OwnedFd) -> SharedFolder {
 #[allow(clippy::unnecessary_cast, reason = "the field types differ between systems")]
 fn attributes(stat: &Stat) -> Attributes {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => FileKind::File,
-        FileType::Directory => FileKind::Folder,
-        FileType::Symlink => FileKind::Link,
-        _ => FileKind::Other,
+        FileType::RegularFile => NameKind::File,
+        FileType::Directory => NameKind::Folder,
+        FileType::Symlink => NameKind::Link,
+        FileType::Fifo => NameKind::Pipe,
+        FileType::Socket => NameKind::Socket,
+        FileType::CharacterDevice => NameKind::CharDevice,
+        FileType::BlockDevice => NameKind::BlockDevice,
+        _ => NameKind::Other,
     };
     Attributes {
         kind,
@@ -554,10 +558,10 @@ mod tests {
         folder.set_mode(0o711).unwrap();
         folder.set_modified(time).unwrap();
         let link = folder.look(b"l").unwrap();
-        assert_eq!((link.kind, link.modified), (FileKind::Link, time));
+        assert_eq!((link.kind, link.modified), (NameKind::Link, time));
         assert_eq!(folder.read_link(b"l").unwrap(), b"nowhere");
         let own = folder.attributes().unwrap();
-        assert_eq!((own.kind, own.mode, own.modified), (FileKind::Folder, 0o711, time));
+        assert_eq!((own.kind, own.mode, own.modified), (NameKind::Folder, 0o711, time));
         assert!(super::super::is_link(&folder.open(b"l", Access::Read).unwrap_err()));
     }
 

@@ -41,7 +41,8 @@ pub struct ListedName {
     /// The name, without a slash.
     #[prost(bytes = "vec", tag = "1")]
     pub name: Vec<u8>,
-    /// 0 a file, 1 a folder, 2 a link, 3 anything else.
+    /// 0 a file, 1 a folder, 2 a link, 3 a kind that the server does not name, 4 a pipe,
+    /// 5 a socket, 6 a character device, 7 a block device.
     #[prost(uint32, tag = "2")]
     pub kind: u32,
     /// The 12 permission bits.
@@ -68,6 +69,10 @@ impl From<Named> for ListedName {
             NameKind::Folder => 1,
             NameKind::Link => 2,
             NameKind::Other => 3,
+            NameKind::Pipe => 4,
+            NameKind::Socket => 5,
+            NameKind::CharDevice => 6,
+            NameKind::BlockDevice => 7,
         };
         let Named { name, mode, size, modified: FileTime { seconds, nanos }, .. } = named;
         let target = named.target.unwrap_or_default();
@@ -92,6 +97,10 @@ impl ListedName {
             0 => NameKind::File,
             1 => NameKind::Folder,
             2 => NameKind::Link,
+            4 => NameKind::Pipe,
+            5 => NameKind::Socket,
+            6 => NameKind::CharDevice,
+            7 => NameKind::BlockDevice,
             // A newer version may send other kinds.
             _ => NameKind::Other,
         };
@@ -120,6 +129,11 @@ mod tests {
         let link = |kind| ListedName { kind, target: b"../y".to_vec(), ..name(b"x") };
         assert_eq!(link(2).check().map(|named| named.target), Ok(Some(b"../y".to_vec())));
         assert_eq!(link(0).check().map(|named| named.target), Ok(None));
+        use NameKind::{BlockDevice, CharDevice, File, Folder, Link, Other, Pipe, Socket};
+        for kind in [File, Folder, Link, Other, Pipe, Socket, CharDevice, BlockDevice] {
+            let named = Named { kind, ..name(b"x").check().unwrap() };
+            assert_eq!(ListedName::from(named).check().map(|named| named.kind), Ok(kind));
+        }
         let newer = ListedName { kind: 9, ..name(b"x") };
         assert_eq!(newer.check().map(|named| named.kind), Ok(NameKind::Other));
     }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 pub(crate) use self::rng::Rng;
-use super::{Attributes, FileKind, SharedFolder, real};
+use super::{Attributes, NameKind, SharedFolder, real};
 use crate::manifest::FileTime;
 
 const PAGE: usize = 4096;
@@ -292,9 +292,9 @@ impl State {
     fn attributes(&self, number: u64) -> io::Result<Attributes> {
         let inode = self.inodes.get(&number).ok_or_else(|| io::Error::from(Errno::STALE))?;
         let kind = match inode.body {
-            Body::File => FileKind::File,
-            Body::Folder => FileKind::Folder,
-            Body::Link(_) => FileKind::Link,
+            Body::File => NameKind::File,
+            Body::Folder => NameKind::Folder,
+            Body::Link(_) => NameKind::Link,
         };
         let there = inode.pages.iter().filter(|page| page.cached).count();
         Ok(Attributes {
