@@ -513,7 +513,7 @@ pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()>
 
 /// Removes the journal of the file `name`, and syncs the removal: after a power failure the journal
 /// must not describe another partial file.
-fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
+pub(super) fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     let journal = names::journal(name);
     if folder.look_if_there(&journal)?.is_some() {
         folder.remove(&journal)?;

@@ -247,7 +247,12 @@ impl Sink {
         let found = folder.look_if_there(&name)?;
         let partial = names::partial(&name);
         let has_large = folder.look_if_there(&partial)?.is_some();
-        let begun = has_large && self.object.is_large(number);
+        let is_large = self.object.is_large(number);
+        let begun = has_large && is_large;
+        if is_large && !has_large && !self.options.dry_run {
+            // A copy was killed after it gave the file its final name.
+            large::remove_journal(folder, &name)?;
+        }
         match found {
             Some(found) if found.kind == NameKind::Folder => return Err(folder_in_place()),
             Some(found) if found.kind == NameKind::File => {

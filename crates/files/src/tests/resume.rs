@@ -78,6 +78,21 @@ fn half(ends: &Ends, journalled: bool) -> PathBuf {
 }
 
 #[test]
+fn the_next_copy_of_a_file_removes_the_journal_that_a_kill_after_the_rename_left() {
+    for checksum in [false, true] {
+        let ends = ends();
+        let from = half(&ends, true);
+        let journal = ends.to.join(".file.lh-journal");
+        let left = std::fs::read(&journal).unwrap();
+        open(&ends, &from).run().unwrap();
+        std::fs::write(&journal, left).unwrap();
+        let options = SinkOptions { checksum, ..Default::default() };
+        copy_with(&[&from], &ends.to, &options).unwrap();
+        assert!(remains(&ends.to).is_empty(), "{checksum}");
+    }
+}
+
+#[test]
 fn a_journal_lists_existing_chunks_without_a_comparison() {
     let ends = ends();
     let from = half(&ends, true);
