@@ -3,7 +3,7 @@
 
 mod change;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -181,8 +181,9 @@ struct Kept {
     values: HashMap<(Stamp, u64), Digest>,
     /// The keys of `values`, the oldest first.
     order: VecDeque<(Stamp, u64)>,
-    /// Files whose values must not be cached, by device and inode.
-    uncached: HashSet<(u64, u64)>,
+    /// Files whose values must not be cached, by device and inode, with their number of
+    /// [`Uncached`] values.
+    uncached: HashMap<(u64, u64), usize>,
 }
 
 /// As long as an `Uncached` exists, no chunk value of its file is cached.
@@ -194,7 +195,12 @@ pub struct Uncached {
 
 impl Drop for Uncached {
     fn drop(&mut self) {
-        self.values.kept().uncached.remove(&self.identity);
+        let mut kept = self.values.kept();
+        let count = kept.uncached.get_mut(&self.identity).expect("this value is counted");
+        *count -= 1;
+        if *count == 0 {
+            kept.uncached.remove(&self.identity);
+        }
     }
 }
 
@@ -210,7 +216,7 @@ impl ChunkValues {
         let mut kept = self.kept();
         kept.values.retain(|(stamp, _), _| stamp.identity != identity);
         kept.order.retain(|(stamp, _)| stamp.identity != identity);
-        kept.uncached.insert(identity);
+        *kept.uncached.entry(identity).or_default() += 1;
         drop(kept);
         Uncached { values: self.clone(), identity }
     }
@@ -221,7 +227,7 @@ impl ChunkValues {
 
     fn put(&self, stamp: Stamp, chunk: u64, value: Digest) {
         let mut kept = self.kept();
-        if kept.uncached.contains(&stamp.identity) {
+        if kept.uncached.contains_key(&stamp.identity) {
             return;
         }
         if kept.values.insert((stamp, chunk), value).is_none() {
