@@ -1,5 +1,6 @@
 //! The approximate number of other flows on the access link: this host's TCP connections that
-//! received at least a twentieth of the traffic that is not longhaul's.
+//! received at least a twentieth of the traffic other than our datagrams. A copy of ours over TCP
+//! counts: it competes like any other TCP connection.
 
 use std::collections::BTreeMap;
 
