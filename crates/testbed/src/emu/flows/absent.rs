@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use longhaul_proto::law::Law;
 use longhaul_proto::time::Span;
 
 use super::copies::is_alone;
@@ -63,6 +64,8 @@ fn of_copy(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let simulated = [
         ("ordered-control", transfer.ordered_control),
         ("reorder-buffer", transfer.reorder_buffer.is_some()),
+        ("law", transfer.law != Law::default()),
+        ("remembered", transfer.remembered.is_some()),
     ];
     let simulated = simulated.into_iter().filter(|(_, asked)| *asked);
     absent.extend(simulated.map(|(key, _)| format!("{key} (simulator only)")));
@@ -126,6 +129,8 @@ mod tests {
             segment = "1500KB"
             ordered-control = true
             reorder-buffer = "1MB"
+            law = "trains"
+            remembered = "80M"
             [[flow]]
             name = "wide"
             from = "a"
@@ -142,6 +147,8 @@ mod tests {
             "flow endless: writes-disk",
             "flow cut: ordered-control",
             "flow cut: reorder-buffer",
+            "flow cut: law",
+            "flow cut: remembered",
             "flow cut: segment 1.50 MB: real segments are whole MiB, so 2 MiB",
             "flow wide: initial-window 3",
         ];
