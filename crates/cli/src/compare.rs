@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind};
 use longhaul::Location;
+use longhaul_experiments::plot::Origin;
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::quantity::{parse_bytes, parse_rate};
@@ -99,6 +100,8 @@ struct Setting {
     notes: Vec<String>,
     /// Label of the plot's vertical axis.
     rates: &'static str,
+    /// Whether the runs are simulated or real.
+    origin: Origin,
 }
 
 pub(crate) fn run(args: &CompareArgs) -> u8 {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use longhaul::{
     CancelHandle, Client, CopyRequest, Event, Location, NewServer, Receive, Summary, blocking,
 };
+use longhaul_experiments::plot::Origin;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use longhaul_testbed::random::Random;
@@ -200,6 +201,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
             },
         ],
         rates: "delivered, Mbit/s",
+        origin: Origin::Emulated,
     }
 }
 

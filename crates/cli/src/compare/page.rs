@@ -1,6 +1,6 @@
 //! The report of a comparison: one self-contained HTML page.
 
-use longhaul_experiments::plot::{Axis, Origin, Plot, PlotError, Series};
+use longhaul_experiments::plot::{Axis, Plot, PlotError, Series};
 
 use super::Setting;
 use super::runs::{self, Run, Standing};
@@ -69,7 +69,7 @@ fn plot(setting: &Setting, runs: &[Run], standings: &[Standing]) -> Plot {
     let series = standings.iter().filter_map(|standing| {
         let run = runs::typical(standing.candidate, runs)?;
         let label = standing.candidate.to_string();
-        Some(Series::new(label, Origin::Simulated, run.rates.iter().copied()))
+        Some(Series::new(label, setting.origin, run.rates.iter().copied()))
     });
     Plot {
         title: "Receive rate over time, in each protocol's median run".into(),
@@ -98,18 +98,21 @@ mod tests {
     use super::super::candidate::Candidate;
     use super::super::runs::{standings, tests::example};
     use super::*;
+    use longhaul_experiments::plot::Origin;
 
     #[test]
     fn a_page_is_self_contained_and_escapes_quoted_text() {
         let runs = [example("rbudp", 1, Some(8)), example("rbudp", 2, None)];
         let standings = standings(&[Candidate::parse("rbudp").unwrap()], &runs);
         let title = "a<b & \"c\"".to_owned();
-        let setting = Setting { title, notes: vec!["it <is> so".into()], rates: "Mbit/s" };
+        let origin = Origin::Emulated;
+        let setting = Setting { title, notes: vec!["it <is> so".into()], rates: "Mbit/s", origin };
         let page = html(&setting, &runs, &standings).unwrap();
         for part in ["a&lt;b &amp; &quot;c&quot;", "it &lt;is&gt; so", "the path &lt;broke&gt;"] {
             assert!(page.contains(part), "{part}");
         }
         assert!(page.contains("<svg") && page.contains("8.00 Mbit/s"));
+        assert_eq!(plot(&setting, &runs, &standings).series[0].origin, Origin::Emulated);
         assert!(page.contains("color-scheme: light dark"));
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind};
+use longhaul_experiments::plot::Origin;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use longhaul_testbed::scenario::{Amount, Flow, Scenario, Tcp, Traffic, Transfer};
@@ -239,6 +240,7 @@ fn setting(args: &CompareArgs, scenario: &Scenario) -> Setting {
             "no CPU time: virtual time does not show how much a host would need".into(),
         ],
         rates: "arriving, repeats included, Mbit/s",
+        origin: Origin::Simulated,
     }
 }
 
