@@ -29,8 +29,7 @@ pub(crate) const WINDOW: usize = 32 << 20;
 /// Capacity of each of the two queues for a file's reads and changes: the channel to the task, and
 /// the task's own queue. Also the maximum number of unanswered changes.
 const WAITING: usize = 64;
-/// Timeout for a server. A server that has opened a file gives a sign of life every 5 s while it
-/// waits for its disk.
+/// Timeout for a server, which gives a sign of life every 5 s while it waits for its disk.
 const SILENT: Duration = Duration::from_secs(30);
 /// How long the server may leave a request unread.
 const UNREAD: Duration = Duration::from_secs(60);
@@ -140,8 +139,14 @@ async fn open(
         ask.remember(path);
     }
     reading.ask(&ask).await?;
-    let told = timeout(SILENT, reading.reader.read::<FileData>()).await.map_err(silent)??;
-    let about = told.ok_or_else(ended_early)?.opened.ok_or_else(wrong)?.check()?;
+    let opened = loop {
+        let told = timeout(SILENT, reading.reader.read::<FileData>()).await.map_err(silent)??;
+        let told = told.ok_or_else(ended_early)?;
+        if told != FileData::default() {
+            break told.opened.ok_or_else(wrong)?;
+        }
+    };
+    let about = opened.check()?;
     reading.has_size(about.size);
     Ok((about, reading))
 }

@@ -20,7 +20,7 @@ pub use longhaul_files::list::{NameKind, Named};
 pub use longhaul_files::manifest::FileTime;
 use longhaul_proto::remembered::Remembered;
 
-/// Timeout for a server, which gives a sign of life twice a second while it reads a folder.
+/// Timeout for a server, which gives a sign of life twice a second.
 const SILENT: Duration = Duration::from_secs(30);
 /// How long the first stream of a connection may wait for a call. The server closes a stream
 /// without a first message after 15 s.

@@ -15,6 +15,7 @@ use super::Server;
 use super::dispatch::first;
 use super::door::Access;
 use super::events::ServedClient;
+use super::reading::{send, signing};
 use super::running::{Running, attend};
 use crate::control::list::{self, List, Listed, ListedName, PIECE};
 use crate::error::{Error, ErrorKind};
@@ -25,11 +26,8 @@ use longhaul_files::Place;
 const READING: usize = 8;
 /// Maximum number of messages that wait for the stream.
 const WAITING: usize = 2;
-/// Maximum interval of messages to the client while a folder is read: names found so far, or a sign
-/// of life.
+/// Maximum interval of messages to the client: names found so far, or a sign of life.
 const SIGN: Duration = Duration::from_millis(500);
-/// Timeout for a client that does not read.
-const UNREAD: Duration = Duration::from_secs(60);
 /// Approximate bytes of a name's attributes in a message.
 const ATTRIBUTES: usize = 40;
 
@@ -76,7 +74,8 @@ impl Listing {
         let path = Path::new(OsStr::from_bytes(&asked.path));
         let place = self.server.door.place(&session.peer, path, Access::Read)?;
         let ended = |_| Error::new(ErrorKind::Unfinished, "the listing ended early");
-        let permit = self.permits.clone().acquire_owned().await.map_err(|_| ended(()))?;
+        let permit = self.permits.clone().acquire_owned();
+        let permit = signing::<Listed, _>(session, SIGN, permit).await?.map_err(|_| ended(()))?;
         let (pieces_end, mut pieces) = mpsc::channel(WAITING);
         let reading = tokio::task::spawn_blocking(move || {
             // Keep the permit until the reading ends, even if the client disconnects earlier.
@@ -89,16 +88,11 @@ impl Listing {
                 Ok(None) => break,
                 Err(_) => Listed::default(),
             };
-            send(session, &piece).await?;
+            send(session, piece).await?;
         }
         reading.await.map_err(|_| ended(()))??;
-        send(session, &Listed { names: Vec::new(), done: true }).await
+        send(session, Listed { names: Vec::new(), done: true }).await
     }
-}
-
-async fn send(session: &mut Session, piece: &Listed) -> Result<(), Error> {
-    let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read its listing");
-    Ok(timeout(UNREAD, session.write(piece)).await.map_err(unread)??)
 }
 
 fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Error> {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -153,7 +154,7 @@ impl Reading {
         if let Some(flight) = rtt.filter(|_| is_only).and_then(|rtt| asked.flight(rtt)) {
             session.resume(flight);
         }
-        let disk = self.disk.take(session.peer).await;
+        let disk = with_signs(session, self.disk.take(session.peer)).await?;
         let opening = tokio::task::spawn_blocking(move || {
             let _disk = disk;
             match access {
@@ -161,7 +162,7 @@ impl Reading {
                 _ => RangeFile::open(&place),
             }
         });
-        let mut opened = Arc::new(opening.await.map_err(ended)??);
+        let mut opened = Arc::new(with_signs(session, opening).await?.map_err(ended)??);
         let stamp = *opened.stamp();
         let may_change = access == Access::Change;
         let uncached = may_change.then(|| Arc::new(self.values.forget(stamp.identity)));
@@ -285,10 +286,11 @@ fn ended<E>(_: E) -> Error {
 /// Waits for `work`, which is a disk access or the wait for its permit. Sends the client signs of
 /// life meanwhile.
 async fn with_signs<T>(session: &mut Session, work: impl Future<Output = T>) -> Result<T, Error> {
-    signing(session, SIGN, work).await
+    signing::<FileData, T>(session, SIGN, work).await
 }
 
-async fn signing<T>(
+/// Waits for `work`. Sends the client an empty message as a sign of life after each `every`.
+pub(super) async fn signing<M: Message + Default, T>(
     session: &mut Session,
     every: Duration,
     work: impl Future<Output = T>,
@@ -297,13 +299,13 @@ async fn signing<T>(
     loop {
         match timeout(every, &mut work).await {
             Ok(done) => return Ok(done),
-            Err(_) => send(session, FileData::default()).await?,
+            Err(_) => send(session, M::default()).await?,
         }
     }
 }
 
-async fn send(session: &mut Session, message: FileData) -> Result<(), Error> {
-    let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read its file");
+pub(super) async fn send(session: &mut Session, message: impl Message) -> Result<(), Error> {
+    let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read the answer");
     Ok(timeout(UNREAD, session.write(&message)).await.map_err(unread)??)
 }
 
@@ -329,7 +331,7 @@ mod tests {
                 }
                 send.send(7).expect("it waits");
             };
-            let waits = signing(&mut near, Duration::from_millis(1), told);
+            let waits = signing::<FileData, _>(&mut near, Duration::from_millis(1), told);
             let (waited, ()) = tokio::join!(waits, reads);
             assert_eq!(waited, Ok(Ok(7)));
         });
