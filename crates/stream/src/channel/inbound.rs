@@ -48,8 +48,6 @@ impl Drop for Came {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Received UDP payload in bytes.
-    pub(crate) bytes: AtomicU64,
     /// Messages that were lost.
     pub(crate) lost: AtomicU64,
     /// Received messages that the full queue dropped.
@@ -165,7 +163,6 @@ impl FlowSink for Inbound {
             }
             let opened = self.data.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
             if let Ok(len) = opened {
-                self.counts.bytes.fetch_add(datagram.bytes.len() as u64, Ordering::Relaxed);
                 let payload = &self.scratch[..len];
                 self.joiner.take(datagram.header.block, payload, &mut self.joined);
                 if let Some((_, meter)) = &mut self.judge {
