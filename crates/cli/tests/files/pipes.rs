@@ -99,6 +99,19 @@ fn a_pipe_of_many_parts_keeps_the_requested_rate() {
     });
 }
 
+#[test]
+fn a_pipe_of_one_part_gets_the_whole_rate() {
+    let pair = Pair::new();
+    let there = pair.at("x");
+    let command = cp(&pair, &[&"--json", &"--rate=8M", &"-", &there]);
+    let output = piped(command, &bytes(2_000_000, 5));
+    assert!(output.status.success(), "{}", said(&output));
+    let events = String::from_utf8_lossy(&output.stdout);
+    let last: serde_json::Value =
+        serde_json::from_str(events.lines().last().expect("a summary")).expect("JSON");
+    assert!(last["goodput_bps"].as_u64().expect("a rate") > 4_400_000, "{last}");
+}
+
 /// Starts a pipe that does not end. Its content so far is longer than one part.
 fn begun(pair: &Pair) -> (Child, ChildStdin) {
     let there = pair.at("x");

@@ -72,7 +72,7 @@ pub(super) async fn push(
         Next::Failed(error) => return Err(error),
         Next::Last(fed, _) => {
             let part = parts.alone()?;
-            return one(parts.of(fed.bytes), route.clone(), observer, cancel, part).await;
+            return one(parts.of(fed.bytes, 1), route.clone(), observer, cancel, part).await;
         }
         Next::Part(fed) => fed,
     };
@@ -188,11 +188,11 @@ impl Parts<'_> {
         Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
     }
 
-    /// Each copy has half of the requested rates, because two parts are sent at a time.
-    fn of(&self, bytes: Vec<u8>) -> CopyOptions {
+    /// `travelling` copies at a time divide the requested rates.
+    fn of(&self, bytes: Vec<u8>, travelling: usize) -> CopyOptions {
         let folder = MemoryFolder::new(bytes.len() as u64);
         folder.put(self.name.as_os_str(), bytes);
-        let share = |rate: Rate| Rate::from_bps((rate.as_bps() / TRAVELLING as u64).max(1));
+        let share = |rate: Rate| Rate::from_bps((rate.as_bps() / travelling as u64).max(1));
         CopyOptions {
             local: Some(folder),
             input: None,
@@ -251,7 +251,7 @@ impl Running<'_> {
         part.reached.replace(Some(Reached { session, data, contact, datagram }));
         let place = Some(PartOfPipe { pipe: self.pipe.number, offset });
         let protocol = self.board.protocol(&self.parts.options.protocol);
-        let options = CopyOptions { part: place, protocol, ..self.parts.of(bytes) };
+        let options = CopyOptions { part: place, protocol, ..self.parts.of(bytes, TRAVELLING) };
         let (observer, route) = (self.board.of_part(offset), self.parts.route.clone());
         let copy = (self.parts.one)(options, route, observer, self.wish.clone(), part);
         self.travelling.spawn_local(async move { (offset, copy.await) });
