@@ -358,7 +358,10 @@ fn a_file_that_changes_during_the_copy_arrives_whole_in_its_new_version() {
         let fields = format!("ETag: \"{}\"\n", asked.number);
         Some(honest(asked, &content, &fields))
     });
-    client.cp(&[], &server.url("g"), "g").is(5, &["changes all the time"]);
+    let ended = client.cp(&[], &server.url("g"), "g");
+    ended.is(5, &["changes all the time"]);
+    // The copy starts four times.
+    assert_eq!(ended.events("warning").len(), 3, "{ended}");
 }
 
 #[test]

@@ -129,9 +129,10 @@ impl Fetching<'_> {
             address: remote.host().to_owned(),
             carrier: if remote.is_https() { "https" } else { "http" },
         });
-        for _ in 0..MOST_VERSIONS {
+        for left in (0..MOST_VERSIONS).rev() {
             match self.version(&mut remote)? {
                 Ended::Done(summary) => return Ok(*summary),
+                Ended::Changed if left == 0 => {}
                 Ended::Changed => {
                     let why = match remote.version(&self.client) {
                         Some(_) => "has changed",
