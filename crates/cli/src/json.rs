@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::{exit, report, utc};
+use crate::{exit, hex, report, utc};
 
 pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str) -> String {
     line(&json!({
@@ -152,8 +152,7 @@ fn of_path(event: &str, path: &Path) -> Value {
 pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     value[field] = json!(path.display().to_string());
     if path.to_str().is_none() {
-        let hex = path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}"));
-        value[format!("{field}_hex")] = json!(hex.collect::<String>());
+        value[format!("{field}_hex")] = hex::encode(path.as_os_str().as_bytes()).into();
     }
 }
 

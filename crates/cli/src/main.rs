@@ -25,6 +25,7 @@ mod error;
 mod exit;
 mod habits;
 mod help;
+mod hex;
 mod id;
 mod json;
 mod link_tally;

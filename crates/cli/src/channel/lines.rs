@@ -1,7 +1,6 @@
 //! Output of `longhaul channel`.
 
 use std::cell::Cell;
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use longhaul::{ChannelEvent, ChannelReceived, ChannelSent};
@@ -9,7 +8,7 @@ use serde_json::json;
 
 use crate::live::{Notes, millis};
 use crate::quantity::count;
-use crate::{console, exit};
+use crate::{console, exit, hex};
 
 /// Minimum interval of a subscriber's progress reports.
 const EVERY: Duration = Duration::from_secs(1);
@@ -18,13 +17,6 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Lines {
     pub(super) notes: Notes,
     reported: Cell<Instant>,
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 impl Lines {
@@ -76,7 +68,7 @@ impl Lines {
                 });
                 match std::str::from_utf8(&message.bytes) {
                     Ok(text) => line["text"] = text.into(),
-                    Err(_) => line["hex"] = hex(&message.bytes).into(),
+                    Err(_) => line["hex"] = hex::encode(&message.bytes).into(),
                 }
                 console::out(line);
             }

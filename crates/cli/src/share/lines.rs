@@ -7,7 +7,7 @@ use std::path::Path;
 use longhaul::SharedValue;
 use serde_json::{Value, json};
 
-use crate::json;
+use crate::{hex, json};
 
 /// Returns the line of a value. A value that is not UTF-8 also has the field `value_hex`, with its
 /// bytes.
@@ -23,15 +23,10 @@ pub(super) fn parse(line: &str) -> Result<(String, Vec<u8>), String> {
         serde_json::from_str(line).map_err(|error| format!("it is not JSON: {error}"))?;
     let key = line["key"].as_str().ok_or("it has no `key`")?;
     let bytes = match line["value_hex"].as_str() {
-        Some(hex) => bytes(hex).ok_or("its `value_hex` is not a hexadecimal number")?,
+        Some(digits) => hex::decode(digits).ok_or("its `value_hex` is not a hexadecimal number")?,
         None => line["value"].as_str().ok_or("it has no `value`")?.as_bytes().to_vec(),
     };
     Ok((key.to_owned(), bytes))
-}
-
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    let pairs = hex.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 #[cfg(test)]

@@ -119,17 +119,15 @@ impl EarlyDatagrams {
     }
 
     pub(super) fn announce(&mut self, now: Time, flow: FlowId, address: IpAddr) {
+        if self.flows.get(&flow).is_some_and(|held| !held.announced && held.from != address) {
+            // Another address had opened this flow id first.
+            self.take(flow);
+        }
         if self.announced.len() < MAX_EXPECTED || self.announced.contains_key(&flow) {
             self.announced.insert(flow, (address, now + EXPECT));
             self.expire_by(now + EXPECT);
         }
         let Some(held) = self.flows.get_mut(&flow).filter(|held| !held.announced) else { return };
-        if held.from != address {
-            // Another address had opened this flow id first.
-            self.take(flow);
-            self.announced.insert(flow, (address, now + EXPECT));
-            return;
-        }
         // From now on the flow takes no network's share.
         held.announced = true;
         let (cost, holds) = (held.cost(), held.holds());
@@ -333,6 +331,19 @@ mod tests {
             Header { kind: Kind::Data, flow: FlowId(flow), number: PacketNumber(0), block: 0 };
         let path = Path { remote: (from, 9).into(), local: None };
         hold.offer(now, header, path, &vec![0; len])
+    }
+
+    #[test]
+    fn no_more_flows_are_announced_than_the_limit_even_after_a_wrong_address() {
+        let mut hold = EarlyDatagrams::default();
+        hold.expect(START, address(1));
+        assert_eq!(offer(&mut hold, START, 5_000, 1, 100), EarlyVerdict::Held);
+        for flow in 0..MAX_EXPECTED as u32 {
+            hold.announce(START, FlowId(flow), address(2));
+        }
+        hold.announce(START, FlowId(5_000), address(2));
+        assert_eq!(hold.announced.len(), MAX_EXPECTED);
+        assert!(hold.take(FlowId(5_000)).is_none(), "the datagram of the wrong address went");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use longhaul_proto::units::{LossRatio, Rate};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
-use crate::{exit, plain};
+use crate::{exit, hex, plain};
 
 /// Parses an event; `None` for an unknown one.
 pub(super) fn event(value: &Value) -> Option<Event> {
@@ -248,18 +248,11 @@ fn span(value: &Value) -> Span {
 
 /// A path, from its bytes if it is not UTF-8.
 fn path(value: &Value, field: &str) -> PathBuf {
-    let hex = value[format!("{field}_hex")].as_str().and_then(bytes);
+    let hex = value[format!("{field}_hex")].as_str().and_then(hex::decode);
     match hex {
         Some(bytes) => OsString::from_vec(bytes).into(),
         None => value[field].as_str().unwrap_or_default().into(),
     }
-}
-
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> =
-        hex.chars().map(|digit| digit.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
-    let pairs = digits.chunks_exact(2);
-    pairs.remainder().is_empty().then(|| pairs.map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 #[cfg(test)]
