@@ -351,7 +351,7 @@ impl Control {
     pub(super) async fn message(&self, message: Message, restored: bool, overtaken: bool) {
         self.board.on_message(&message, restored, overtaken);
         let kibis = (message.bytes.len().min(MAX_MESSAGE) >> 10) as u32 + 1;
-        // The semaphore is never closed.
+        // Cannot fail: the semaphore is never closed.
         let Ok(permit) = self.room.clone().acquire_many_owned(kibis).await else { return };
         self.pass(Item::Message(Box::new(Received { message, restored, _permit: permit }))).await;
     }

@@ -81,7 +81,7 @@ impl Control {
 }
 
 impl Shared<'_> {
-    /// Keeps a session until `ends` completes or the program drops its receiver.
+    /// Keeps a session until `ends` completes.
     async fn attend(
         &self,
         link: Link,
