@@ -54,7 +54,7 @@ pub struct Deleted {
 pub(super) struct Extra {
     filters: CompiledFilters,
     most: Option<u64>,
-    /// Whether the source could not read all of its folders, so its list lacks existing names.
+    /// Whether the source failed to read something, so its list may lack existing names.
     pub(super) is_incomplete: bool,
     /// When this copy began, by the clock of the destination's file system, before the first write.
     begun: Option<FileTime>,
@@ -115,7 +115,7 @@ impl Extra {
 }
 
 impl Sink {
-    /// Records that the source's list lacks existing names, so that this copy removes nothing.
+    /// Records that the source's list may lack existing names, so that this copy removes nothing.
     pub fn source_is_incomplete(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.is_incomplete = true;
