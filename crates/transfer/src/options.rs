@@ -163,7 +163,7 @@ pub struct HostOptions {
     pub key: OwnKey,
     /// How the host is reached.
     pub reach: ReachOptions,
-    /// Where the rates that copies found are stored.
+    /// The file of remembered paths.
     pub path_memory: Option<PathMemory>,
 }
 
@@ -242,8 +242,7 @@ pub struct CopyOptions {
     pub rate_limit: Option<Rate>,
     /// The weight of the copy on a path that it shares with other traffic.
     pub weight: Weight,
-    /// Where the rates of paths are stored between copies. With `None`, each copy starts as on a
-    /// new path.
+    /// The file of remembered paths. With `None`, each copy starts as on a new path.
     pub path_memory: Option<PathMemory>,
     /// How data are sealed.
     pub cipher: Cipher,
