@@ -22,7 +22,6 @@ pub type Connected = (Connection, Session);
 pub struct Program {
     orders: mpsc::UnboundedReceiver<Order>,
     own: Rpc,
-    order: mpsc::UnboundedSender<Order>,
     methods: Methods,
 }
 
@@ -30,7 +29,7 @@ impl Program {
     /// Returns the calls of a program that offers `methods` to its server.
     pub fn new(methods: Methods) -> Program {
         let (order, orders) = mpsc::unbounded_channel();
-        Program { orders, own: Rpc::new(order.clone()), order, methods }
+        Program { orders, own: Rpc::new(order), methods }
     }
 
     /// Returns the program's handle. The connection ends when the last clone is dropped and no call
@@ -50,10 +49,9 @@ impl Program {
         retry_for: Duration,
         ends: impl Future<Output = ()>,
     ) {
-        let Program { mut orders, order, methods, own } = self;
-        drop(own);
+        let Program { mut orders, methods, own } = self;
         let mut begin = Begin { instance: random_u64(), first: true };
-        let mut calls = Ends::new(true, false, methods, order);
+        let mut calls = Ends::new(true, false, methods, own);
         let work = async {
             let mut next = first;
             loop {

@@ -9,10 +9,10 @@ use longhaul_proto::rpc::{
 use longhaul_proto::share::Prefix;
 use longhaul_proto::time::Time;
 use longhaul_session::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::convert;
-use crate::handle::{Beginning, Items, Order, Passing, Whose};
+use crate::handle::{Beginning, Items, Order, Passing, Rpc, Whose};
 use crate::messages::Say;
 use crate::method::{Methods, Task};
 
@@ -25,7 +25,8 @@ pub(crate) struct Ends {
     /// The methods that the other side may call.
     may: Prefix,
     peer: String,
-    orders: mpsc::UnboundedSender<Order>,
+    /// The handle that methods get. All handles share the tickets.
+    rpc: Rpc,
     /// The number of each call on the wire, by its ticket (its number in this program).
     tickets: HashMap<u64, u64>,
     waiting: HashMap<u64, Waiting>,
@@ -49,12 +50,7 @@ struct Running {
 impl Ends {
     /// Returns the calls of a client's program, or of a server for one program. `is_late` says
     /// whether the other side made earlier calls that this side does not know.
-    pub(crate) fn new(
-        is_client: bool,
-        is_late: bool,
-        methods: Methods,
-        orders: mpsc::UnboundedSender<Order>,
-    ) -> Ends {
+    pub(crate) fn new(is_client: bool, is_late: bool, methods: Methods, rpc: Rpc) -> Ends {
         Ends {
             begun: Instant::now(),
             is_client,
@@ -63,7 +59,7 @@ impl Ends {
             methods,
             may: Prefix::ALL,
             peer: String::new(),
-            orders,
+            rpc,
             tickets: HashMap::new(),
             waiting: HashMap::new(),
             running: HashMap::new(),
@@ -179,12 +175,12 @@ impl Ends {
             let reason = format!("there is no method '{name}'");
             return self.callee.answer(id, refuse(RpcCode::NoMethod, reason));
         }
-        let orders = self.orders.clone();
-        let both = call.items.then(|| Items::new(Whose::Theirs(id), orders.clone(), CREDIT));
+        let orders = self.rpc.orders();
+        let both = call.items.then(|| Items::new(Whose::Theirs(id), orders, CREDIT));
         let (items, passing) = both.unzip();
         self.runs += 1;
         let run = self.runs;
-        if let Some(task) = self.methods.run(call, run, &self.peer, orders, items) {
+        if let Some(task) = self.methods.run(call, run, &self.peer, &self.rpc, items) {
             self.running.insert(id, Running { run, _task: task, items: passing });
         }
     }

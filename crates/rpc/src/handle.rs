@@ -172,6 +172,10 @@ impl Rpc {
         Rpc { orders, tickets: Arc::default(), _held: None }
     }
 
+    pub(crate) fn orders(&self) -> mpsc::UnboundedSender<Order> {
+        self.orders.clone()
+    }
+
     /// Returns a handle that keeps the connection open.
     pub(crate) fn holding(&self) -> Rpc {
         let held = Arc::new(Held(self.orders.clone()));

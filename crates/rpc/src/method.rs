@@ -79,13 +79,13 @@ impl Methods {
         call: longhaul_proto::rpc::Call,
         run: u64,
         peer: &str,
-        orders: mpsc::UnboundedSender<Order>,
+        rpc: &Rpc,
         items: Option<Items>,
     ) -> Option<Task> {
         let (method, worker) = (self.table.get(&*call.method)?.clone(), self.worker.as_ref()?);
         let within = (call.within > 0).then(|| Duration::from_millis(call.within));
-        let (rpc, peer) = (Rpc::new(orders.clone()), peer.to_owned());
-        let report = Report { call: (call.id, run), orders, answer: None };
+        let (rpc, peer) = (rpc.clone(), peer.to_owned());
+        let report = Report { call: (call.id, run), orders: rpc.orders(), answer: None };
         let work = async move {
             let mut report = report;
             let called = RpcCall { peer, rpc, within, items };

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::convert::wrong;
 use crate::ends::Ends;
-use crate::handle::Order;
+use crate::handle::{Order, Rpc};
 use crate::link;
 use crate::messages::{Begin, Said, Say};
 use crate::method::Methods;
@@ -143,7 +143,7 @@ impl Calls {
             }
         }
         let (order, orders) = mpsc::unbounded_channel();
-        let ends = Ends::new(false, !begin.first, self.methods.clone(), order);
+        let ends = Ends::new(false, !begin.first, self.methods.clone(), Rpc::new(order));
         let state = Mutex::new(State { ends, orders });
         let (connections, running) = (watch::Sender::new(0), Cell::default());
         let program = Rc::new(Program { state, connections, running, left: Cell::new(None) });

@@ -8,9 +8,10 @@ use longhaul_proto::rpc::{CALLS, MAX_BODY, RpcCode};
 use longhaul_proto::share::Prefix;
 use longhaul_session::{Error, Kind, PeerId, Session};
 use tokio::io::duplex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, LocalSet};
 
+use crate::handle::RpcOptions;
 use crate::messages::{Answer, Begin, Call, Cancel, Credit, Finish, Have, Item, Said, Say};
 use crate::method::{Methods, RpcCall};
 use crate::server::Calls;
@@ -116,6 +117,42 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
         late.write(&again).await.expect("it is read");
         assert_eq!(answer(&mut late).await.code, RpcCode::Unknown.number());
         assert_eq!(gate.runs.load(Ordering::Relaxed), 2);
+    });
+}
+
+#[test]
+fn the_items_of_methods_that_call_back_at_the_same_time_belong_to_their_own_calls() {
+    block_on(async {
+        let open = Arc::new(Semaphore::new(0));
+        let (mut methods, gate) = (Methods::default(), open.clone());
+        let back = move |number: u64, called: RpcCall| {
+            let gate = gate.clone();
+            async move {
+                let stream = called.caller().open("there", &number, RpcOptions::default())?;
+                gate.acquire().await.expect("it is open").forget();
+                stream.send(&number).await?;
+                std::future::pending().await
+            }
+        };
+        methods.add::<u64, u64, _>("back", back).expect("a name");
+        let (mut client, _serving) = begin(&Calls::new(methods), 7, true).await;
+        for (id, number) in [(1, 10_u64), (3, 20)] {
+            let body = prost::Message::encode_to_vec(&number);
+            client.write(&say(Said::Call(Call { body, ..call(id, "back") }))).await.expect("read");
+        }
+        let mut came = [Vec::new(), Vec::new()];
+        while came[1].len() < 2 {
+            match client.read::<Say>().await.expect("a message").expect("no goodbye").said {
+                Some(Said::Call(call)) => came[0].push((call.id, call.body)),
+                Some(Said::Item(item)) => came[1].push((item.id, item.body)),
+                _ => {}
+            }
+            if came[0].len() == 2 && came[1].is_empty() {
+                open.add_permits(2);
+            }
+        }
+        came[1].sort();
+        assert_eq!(came[0], came[1]);
     });
 }
 
