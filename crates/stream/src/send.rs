@@ -137,8 +137,28 @@ pub struct Control {
     /// The losses, jitter, round-trip time and receivers of the current plan.
     followed: Option<(Losses, Span, Span, u32)>,
     ceiling: Ceiling,
+    reach: Reach,
+}
+
+/// Whether the datagrams of the current link reach the server.
+#[derive(Debug, Default)]
+struct Reach {
+    /// Datagrams sent over earlier links.
+    before: u64,
     /// The first check with sent datagrams of which none had arrived.
-    no_datagrams_since: Option<Instant>,
+    since: Option<Instant>,
+}
+
+impl Reach {
+    /// Returns whether none of the datagrams that were `sent` in all has reached the server within
+    /// the time limit. `came` counts those of the current link that did.
+    fn is_lost(&mut self, now: Instant, sent: u64, came: u64) -> bool {
+        if sent == self.before || came > 0 {
+            self.since = None;
+            return false;
+        }
+        now.duration_since(*self.since.get_or_insert(now)) >= NO_DATAGRAMS
+    }
 }
 
 /// Returns the UDP payload that fits every Ethernet path, at most `passes`.
@@ -168,19 +188,9 @@ pub fn new(
     let room = Arc::new(Semaphore::new(room(&terms)));
     let source = Source { orders: orders.clone(), room: room.clone(), frame };
     let (status, watched) = watch::channel(Status::default());
-    let (followed, no_datagrams_since, ceiling) = (None, None, Ceiling::new(terms.interval()));
-    let control = Control {
-        wish,
-        terms,
-        run,
-        orders,
-        room,
-        counts,
-        status,
-        followed,
-        ceiling,
-        no_datagrams_since,
-    };
+    let (followed, reach, ceiling) = (None, Reach::default(), Ceiling::new(terms.interval()));
+    let control =
+        Control { wish, terms, run, orders, room, counts, status, followed, ceiling, reach };
     Ok((source, control, watched))
 }
 
@@ -233,7 +243,7 @@ impl Control {
         finished: &mut (impl Future<Output = u32> + Unpin),
     ) -> Result<(), Error> {
         // Datagrams of an earlier link say nothing about this one.
-        self.no_datagrams_since = None;
+        self.reach = Reach { before: lock(&self.counts).datagrams, since: None };
         let suite = link.suite();
         let Link { mut session, port, contact, flow, .. } = link;
         session.ask_for(SERVICE, VERSION);
@@ -351,12 +361,7 @@ impl Control {
             let what = format!("datagrams of {} bytes do not fit the path", self.terms.datagram());
             return Err(Error::new(Kind::Unreachable, what).advise("request smaller datagrams"));
         }
-        if counts.datagrams == 0 || course.came > 0 {
-            self.no_datagrams_since = None;
-            return Ok(());
-        }
-        let since = *self.no_datagrams_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < NO_DATAGRAMS {
+        if !self.reach.is_lost(Instant::now(), counts.datagrams, course.came) {
             return Ok(());
         }
         let what = "none of the stream's datagrams arrives at the server";
@@ -367,4 +372,20 @@ impl Control {
 async fn end(mut writer: FrameWriter, reader: FrameReader, frames: u32) -> Result<(), Error> {
     writer.write(&Ask { asked: Some(Asked::End(End { frames })) }).await?;
     writer.close(reader, None).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_datagrams_of_the_current_link_that_do_not_arrive_for_5_s_are_lost() {
+        let (start, mut reach) = (Instant::now(), Reach { before: 7, since: None });
+        let later = |millis| start + Duration::from_millis(millis);
+        assert!(!reach.is_lost(start, 7, 0) && !reach.is_lost(later(9_000), 7, 0));
+        assert!(!reach.is_lost(later(9_001), 8, 0) && !reach.is_lost(later(14_000), 8, 0));
+        assert!(reach.is_lost(later(14_001), 8, 0));
+        assert!(!reach.is_lost(later(14_002), 8, 1), "one arrived");
+        assert!(!reach.is_lost(later(19_001), 9, 0) && !reach.is_lost(later(24_000), 9, 0));
+    }
 }
