@@ -175,7 +175,7 @@ pub struct Rbudp {
     pub packets: u64,
     /// T_send,0: the first round alone.
     pub first_round: Span,
-    /// N_resend, equation 6; `u32::MAX` if nothing arrives.
+    /// N_resend, equation 6; `u32::MAX` where [`resends`] is `None`.
     pub resends: u32,
     /// The sum of equation 7.
     pub resent: Bytes,

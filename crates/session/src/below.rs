@@ -78,8 +78,8 @@ impl Below {
         Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
     }
 
-    /// Drops a reference. The last one ends the connection: a multiplexer sends all written data
-    /// first; QUIC discards unsent data.
+    /// Drops a reference. The drop of the last one ends the connection: a multiplexer first sends
+    /// all written data; QUIC discards unsent data.
     pub(super) async fn release(this: Arc<Below>) {
         if let Some(last) = Arc::into_inner(this) {
             match (&last.quic, &last.mux) {

@@ -21,12 +21,12 @@ use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
 use crate::sending::{Counts, Order, Outgoing, lock, room, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 
-/// Packet size that fits every Ethernet path. The server forwards datagrams unchanged, so they must
-/// fit every receiver's path.
+/// Packet size that fits every Ethernet path. The server forwards each datagram in one datagram of
+/// the same size, which must fit every receiver's path.
 const PACKET: u16 = 1500;
 /// A stream fails if no datagram reaches the server within this time after the first one.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
-/// Share by which a measurement must change before the sender makes a new plan.
+/// Share by which losses, jitter or round-trip time must change for a new plan.
 const CHANGE: f64 = 0.1;
 
 /// The request of a sender.
@@ -150,8 +150,8 @@ struct Reach {
 }
 
 impl Reach {
-    /// Returns whether none of the datagrams that were `sent` in all has reached the server within
-    /// the time limit. `came` counts those of the current link that did.
+    /// Returns whether, for the time limit, no datagram of the current link has reached the server.
+    /// `sent` counts the datagrams sent over all links, `came` those that arrived over this link.
     fn is_lost(&mut self, now: Instant, sent: u64, came: u64) -> bool {
         if sent == self.before || came > 0 {
             self.since = None;

@@ -1,5 +1,5 @@
 //! The emulator conforms to the specification of its links. A super-packet is several datagrams
-//! that the kernel handles as one packet.
+//! or TCP segments that the kernel handles as one packet.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -151,7 +151,7 @@ fn a_full_link_carries_its_rate() {
     }
 }
 
-/// Polls until `is` holds; fails after far longer than expected.
+/// Polls until `is` holds; fails after two minutes.
 #[track_caller]
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -596,8 +596,8 @@ fn a_card_holds_its_own_programs_back() {
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());
     let began = Instant::now();
     send_numbered(&a, 100, 30, 1_400);
-    // All data but the socket's have left. At 100 Mbit/s each of the 100 super-packets takes 3.4
-    // ms.
+    // All data have left, except the content of the socket's buffer. At 100 Mbit/s each of the 100
+    // super-packets takes 3.5 ms.
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
     let got = receiver.join().unwrap() as u64;
     let statistics = emulation.statistics().unwrap();

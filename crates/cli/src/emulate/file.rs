@@ -27,7 +27,7 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let mut programs: Vec<Program> = commands.collect();
     let own = !scenario.flows.is_empty();
     let requested = requested_programs(args, scenario.node_name(0), !own);
-    // A run with commands of the command line, or with a shell, lasts until these have ended.
+    // A run with commands of the command line, or with a shell, ignores the file's time limit.
     let limit = if requested.is_empty() { Some(scenario.time_limit) } else { None };
     programs.iter_mut().for_each(|program| program.counts = requested.is_empty());
     programs.extend(requested);

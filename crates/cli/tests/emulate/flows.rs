@@ -119,7 +119,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
         assert!(object.is_null() || *object == flow["delivered_bytes"], "{flow}");
     }
     let count = |place: usize, name: &str| flows[place][name].as_u64().unwrap_or_default();
-    // 3 MB in blocks of at most 1440 bytes; one in 200 is lost on average.
+    // 3 MB in blocks of at most 1440 bytes; one packet in 200 is lost on average.
     assert!(count(0, "blocks") > 2_000 && count(0, "sent") > count(0, "blocks"), "{ended}");
     assert!(count(0, "lost") > 0 && count(0, "retransmitted") > 0, "{ended}");
     // `cut` stops after 2.5 s. At 9 Mbit/s it has then sent at most 2.8 MB of its 3.9 MB.
@@ -130,7 +130,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     assert_eq!((lives(5), lives(6)), (Some(6), Some(3)), "{ended}");
     // A mouse (a short TCP connection) takes two round trips of 8 ms.
     assert!(flows[5]["lives_seconds"][0].as_f64() > Some(0.016), "a SYN and the data: {ended}");
-    // `bursts` is on for 30 of 50 ms, and sends at 5 Mbit/s for at most 0.4 s.
+    // `bursts` sends at 5 Mbit/s in 30 of each 50 ms: 150 kB in its 0.4 s.
     assert!(count(7, "delivered_bytes") < 200_000 && count(7, "sent") > 10, "{ended}");
     let truth = ended.summary();
     assert!(truth["valid"].is_boolean() && truth["own_drops"].is_u64(), "{truth}");

@@ -113,7 +113,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
 fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     let net = Net::new();
     let hosts = ["a", "b", "c", "d"].map(|name| net.host(name));
-    // In this ring each reflector links to the previous one, and the last one also to the first.
+    // `b`, `c` and `d` each link to the previous reflector, and `d` also links to `a`.
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1], &hosts[3]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[&hosts[3]], &[room(&b)]);

@@ -109,7 +109,7 @@ fn a_replica_frozen_at_the_start_delays_no_copy_and_joins_later() {
 /// Length of the object that three replicas have.
 const LENGTH: usize = 24 << 20;
 
-/// Checks that the copy has ended although the disk of the first replica hangs.
+/// Checks that the copy ends although the disk of the first replica hangs.
 fn ends_without_the_first(star: &Star, copy: Child, content: &[u8]) {
     let ended = copy.end();
     assert!(has_hung(&star.log()), "no call of the first replica has hung: {ended}");

@@ -103,7 +103,7 @@ const CLI_IMPORTS: [&str; 6] = [
     "longhaul_testbed",
 ];
 
-/// The folder of `longhaul doctor`, whose files may also use this crate.
+/// The folder of `longhaul doctor`, and the crate that its files may also use.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
 /// The workspace crates that begin a path, as `longhaul_net` in `longhaul_net::zone`.

@@ -66,8 +66,8 @@ impl Jump {
         self.state = State::None;
     }
 
-    /// Records the end of a full round without a loss or a queue, up to packet `last`. A flight not
-    /// larger than `usual`, the next window, is not used.
+    /// Records the end of a full round without a loss or a queue, up to packet `last`. A jump to at
+    /// most `usual` bytes, the next window, is dropped.
     pub(super) fn confirm(&mut self, now: Instant, usual: u64, last: u64) {
         if let Some(Allowed { flight, until }) = self.set(None)
             && now <= until

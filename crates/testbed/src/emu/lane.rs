@@ -12,7 +12,7 @@ use super::superpacket::Shape;
 use crate::link::{Fate, Link, Passage};
 use crate::scenario::LinkBetween;
 
-/// Segments due within this time may be written as one packet.
+/// Segments of a frame that are due within this time may stay together in one run.
 const CLUMP: Span = Span::from_micros(50);
 
 pub(super) struct Lane {
