@@ -23,7 +23,7 @@ pub struct CaseFlow {
     /// When the flow started.
     pub started: Time,
     /// Time from the flow's start to its end, or to the end of the run. A copy ends when its sender
-    /// knows that all data have arrived.
+    /// knows that all data have arrived, and any simulated disk is done.
     pub elapsed: Span,
     /// Whether everything was delivered.
     pub finished: bool,

@@ -28,7 +28,7 @@ impl fmt::Display for SimulateError {
 
 impl std::error::Error for SimulateError {}
 
-/// Runs all `cases` that can be simulated.
+/// Simulates `cases`, except those that are only emulated.
 ///
 /// # Errors
 /// The first case that cannot be simulated or that broke an invariant.

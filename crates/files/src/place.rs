@@ -99,8 +99,8 @@ impl Place {
         self.named().display().to_string()
     }
 
-    /// Returns whether the path names a folder by its form: it is empty, or ends with a slash, `.`
-    /// or `..`.
+    /// Returns whether the path names a folder by its form: it is empty, ends with a slash, or its
+    /// last component is `.` or `..`.
     pub fn says_folder(&self) -> bool {
         let path = self.path().as_os_str().as_bytes();
         path.is_empty()
@@ -109,8 +109,8 @@ impl Place {
             || path == b".."
     }
 
-    /// Returns the name at the end of the path; `None` for an empty path, `/`, `.`, and a path that
-    /// ends with `..`.
+    /// Returns the name at the end of the path; `None` for an empty path, `/`, `.`, and a path whose
+    /// last component is `..`.
     pub fn name(&self) -> Option<Vec<u8>> {
         self.path().file_name().map(|name| name.as_bytes().to_vec())
     }

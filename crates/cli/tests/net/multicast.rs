@@ -20,7 +20,7 @@ fn ended(child: Child) -> Vec<String> {
 }
 
 /// Two domains, joined by a cable between their reflectors. A domain has a switch, a reflector
-/// (`r`) and two hosts. The text is the prefix of the names of all namespaces.
+/// (`r`) and two hosts. The field is the prefix of the names of all namespaces.
 struct Nets(String);
 
 impl Nets {

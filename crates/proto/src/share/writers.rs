@@ -1,5 +1,5 @@
-//! The server's memory of its clients' edits of the tree: an edit that is sent twice is applied
-//! once, and the client gets the true outcome.
+//! The server's memory of its clients' edits of the tree. A repeated edit is not applied again: the
+//! client gets the first outcome, or learns that the outcome is unknown.
 //!
 //! A writer is a client's program, identified by the client's key and a random number that the
 //! program chose. A writer numbers its edits. Each new stream of a writer replaces the stream
@@ -198,7 +198,7 @@ impl Writers {
     }
 
     /// Ends a stream. `is_last`: the writer has received all answers, and never returns. Returns
-    /// the owner whose presence vanishes; `None` if another stream has replaced this one.
+    /// the owner whose presence vanishes; `None` if this is not the writer's current stream.
     pub fn ended(&mut self, writer: Writer, stream: u64, is_last: bool) -> Option<u64> {
         let record = self.records.get_mut(&writer)?;
         if record.stream != Some(stream) {

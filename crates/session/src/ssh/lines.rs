@@ -11,7 +11,7 @@ use crate::id::PeerId;
 /// Marks a longhaul line; a prompt may precede it.
 const MARK: &str = "longhaul-ssh/1 ";
 
-/// Maximum bytes kept of a line. A longer line counts as other output.
+/// Maximum bytes kept of a line whose end has not arrived. More bytes count as other output.
 const LONGEST_LINE: usize = 4096;
 
 /// Maximum bytes of other output.

@@ -69,7 +69,7 @@ pub(crate) enum WriterEvent {
     Same(Vec<Range<u64>>),
     /// A dry run would create these entries.
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
-    /// These entries of the manifest have their final names, if names were requested.
+    /// If names were requested: these entries of the manifest have their final names.
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// These names that the source lacks were removed, or would be.
     Deleted(Vec<Vec<u8>>),

@@ -13,8 +13,8 @@ use longhaul_files::CHUNK;
 
 use crate::error::{Error, ErrorKind};
 
-/// Maximum number of chunks (of 1 MiB) in one request. With so many, a request's round trip costs
-/// little.
+/// Maximum number of chunks (of 1 MiB) in one range request. With so many, a request's round trip
+/// costs little.
 const MOST: u64 = 32;
 /// Approximate minimum number of requests per connection. With fewer, one connection could have a
 /// long request left when the others are done.
