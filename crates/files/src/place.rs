@@ -109,8 +109,8 @@ impl Place {
             || path == b".."
     }
 
-    /// Returns the name at the end of the path; `None` for an empty path, `/`, `.`, and a path whose
-    /// last component is `..`.
+    /// Returns the name at the end of the path; `None` for an empty path, `/`, `.`, and a path
+    /// whose last component is `..`.
     pub fn name(&self) -> Option<Vec<u8>> {
         self.path().file_name().map(|name| name.as_bytes().to_vec())
     }

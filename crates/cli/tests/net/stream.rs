@@ -414,8 +414,8 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
         // datagrams.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");
-        // The stream has 100 frames of 15 datagrams. With `repair`, the sender resends each datagram
-        // about once at most.
+        // The stream has 100 frames of 15 datagrams. With `repair`, the sender resends each
+        // datagram about once at most.
         let resent = count("resent");
         let is_right =
             if way == "--way=code" { resent == 0 } else { (15..2_000).contains(&resent) };

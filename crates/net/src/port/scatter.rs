@@ -110,8 +110,8 @@ impl Scatter {
         }
     }
 
-    /// Receives one train, and adds the genuine blocks in their places to `arrivals`. Datagrams that
-    /// are not in their places go to the call's spill, for [`Placer::place`].
+    /// Receives one train, and adds the genuine blocks in their places to `arrivals`. Datagrams
+    /// that are not in their places go to the call's spill, for [`Placer::place`].
     ///
     /// # Errors
     /// The socket's error; `WouldBlock` if no data wait.

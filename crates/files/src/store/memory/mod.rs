@@ -3,9 +3,9 @@
 //!
 //! A failed sync marks the unwritten pages as clean. Later syncs succeed, but the device gets these
 //! pages only if they are written again. Reads return the new content until the cache drops it.
-//! Entries of a folder are volatile until that folder, or the file system, is synced. An entry whose
-//! sync failed stays volatile, as in a journalling file system. A rename is atomic. After a power
-//! failure any subset of the volatile pages and entries may exist.
+//! Entries of a folder are volatile until that folder, or the file system, is synced. An entry
+//! whose sync failed stays volatile, as in a journalling file system. A rename is atomic. After a
+//! power failure any subset of the volatile pages and entries may exist.
 
 mod handles;
 mod power;
