@@ -109,7 +109,7 @@ impl Case {
     /// A case that is only simulated, with the reason: a sentence without its full stop.
     ///
     /// # Panics
-    /// If the scenario cannot be built: a test builds every case of every experiment.
+    /// If the scenario cannot be built. A test builds every case of every experiment.
     pub fn simulated(name: impl Into<String>, variant: Variant, why: &'static str) -> Case {
         Case::of(name.into(), variant, Ways::Simulated(why))
     }

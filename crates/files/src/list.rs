@@ -27,12 +27,12 @@ pub struct Named {
 }
 
 /// Calls `tell` with each name in the folder at `place`, in the system's order, until `tell`
-/// returns `false`. If `place` is not a folder, calls `tell` with its name only. Follows a link at
-/// `place` that leads to a folder; any other link is listed as a link.
+/// returns `false`. If `place` is not a folder, calls `tell` once, with the name of `place`.
+/// Follows a link at `place` that leads to a folder; any other link is listed as a link.
 ///
 /// # Errors
-/// [`FileErrorKind::File`](crate::FileErrorKind::File): `place` does not exist, a link at `place`
-/// leads out of the root, or the system refuses.
+/// [`FileErrorKind::File`](crate::FileErrorKind::File): `place` does not exist or leads out of the
+/// root, or the system refuses.
 pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Error> {
     let wrong = |error: io::Error| file_error("list", place.named(), &error);
     match place.find().map_err(wrong)? {

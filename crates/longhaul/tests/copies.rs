@@ -17,6 +17,7 @@ const SLOW: Rate = Rate::from_bps(200_000_000);
 
 /// The journal of the file `x`: the list of the chunks that are on disk.
 const JOURNAL: &str = ".x.lh-journal";
+/// Bytes of a journal that lists some chunks.
 const SOME_CHUNKS: u64 = 300;
 
 async fn there_and_back() {

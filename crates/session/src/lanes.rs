@@ -61,7 +61,7 @@ impl Preface {
             .then_some(preface)
     }
 
-    /// Reads the preface of a lane; `None` if the connection begins with something else.
+    /// Reads the preface of a lane; `None` if the first byte is not [`MAGIC`]'s.
     pub(super) async fn read(stream: &mut TcpStream) -> io::Result<Option<Preface>> {
         let mut first = [0];
         stream.peek(&mut first).await?;

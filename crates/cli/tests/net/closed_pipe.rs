@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use super::share::{Sharing, pair, share};
 use crate::rig::{Child, bytes, side_by_side, write};
 
-/// Passes the output of a command to a reader, and prints its status to stderr.
+/// Passes the output of a command to a reader, and prints the command's status to stderr.
 const PIPELINE: &str = r#"reader=$1; shift; { "$@"; echo "status $?" >&2; } | $reader"#;
 
 /// A server with the file `large` and a value of `key`.

@@ -51,7 +51,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
                     Err(_) => match folder.look_if_there(name)? {
-                        // This user cannot open the file, so its lock cannot be checked.
+                        // Its owner's copy may have locked the file, and this user cannot check.
                         Some(found) if !found.is_own() => return Err(store::foreign(found.owner)),
                         Some(_) => {
                             folder.remove(name)?;
@@ -170,7 +170,8 @@ pub(super) struct Writing {
     pub(super) fresh: bool,
 }
 
-/// Writes `content` at `offset`; zero pages of sparse files become or stay holes.
+/// Writes `content` at `offset`. If `how` is sparse, zero pages become or stay holes where the file
+/// system supports holes.
 pub(super) fn write(file: &dyn File, how: Writing, offset: u64, content: &[u8]) -> io::Result<()> {
     if !how.sparse {
         return file.write_all_at(content, offset);
@@ -201,7 +202,7 @@ pub(super) fn clear(file: &dyn File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the chunks of a file of `size` bytes in which anything was written.
+/// Returns the chunks of a file of `size` bytes that are not entirely holes.
 pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>> {
     let chunks = size.div_ceil(CHUNK);
     let mut content = Bits::new(chunks);

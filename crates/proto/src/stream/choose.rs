@@ -93,7 +93,7 @@ pub struct Choice {
 /// ratio L. ε is the share of frames that may be missed, k the number of datagrams of a frame. A
 /// way that cannot meet the deadline has no rate. The rates and conditions:
 ///
-/// - **payloads**: equations 8 to 11 of RBUDP's paper ([`crate::model`]), with a round trip for
+/// - **payloads**: equations 8 to 11 of the Quanta paper ([`crate::model`]), with a round trip for
 ///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·(RTT +
 ///   jitter)/D). B_send is the sending rate, B_obj the number of frames a second, S_obj the size of
 ///   a frame, and N_resend the number of repair rounds.

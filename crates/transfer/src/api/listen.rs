@@ -11,7 +11,8 @@ use crate::location::DEFAULT_PORT;
 /// address of one interface is `[fe80::1%eth0]:PORT`. `localhost` means 127.0.0.1.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`]: the text is not an address, or this host has no such interface.
+/// [`ErrorKind::Usage`]: the text is not an address, a link-local address has no interface, or this
+/// host has no such interface.
 pub fn parse(text: &str) -> Result<SocketAddr, Error> {
     let usage = |what: String| Error::new(ErrorKind::Usage, what);
     let expected = || {
