@@ -37,7 +37,7 @@ impl Gate {
         Gate { limit: limit.max(1), inside: Arc::default() }
     }
 
-    /// Returns the places of `network`, and of all networks together.
+    /// Returns the number of places of `network`, and of all networks together.
     pub(super) fn crowd(&self, network: Network) -> (usize, usize) {
         let inside = self.lock();
         (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())

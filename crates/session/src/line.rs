@@ -97,7 +97,7 @@ impl FrameWriter {
         frame::encode(message, &mut self.pending)
     }
 
-    /// Returns the queued bytes.
+    /// Returns the number of queued bytes.
     pub fn queued(&self) -> usize {
         self.pending.len() - self.taken
     }

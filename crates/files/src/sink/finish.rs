@@ -162,8 +162,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Gives folders their permissions and times. Starts with the innermost folders, because a
-    /// change within a folder changes its time.
+    /// Gives folders their permissions and times. Starts with the innermost folders: the final
+    /// permissions of an outer folder may forbid access to them.
     fn finish_folders(&mut self) {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate().rev() {

@@ -18,7 +18,7 @@ use crate::wire::SenderOffer;
 pub(super) struct Standing {
     offer: u64,
     rtt: Span,
-    /// The remembered delay: the longest of the last few answers.
+    /// The longest delay of recent answers. Each answer shortens it by 1/`answers` or replaces it.
     response: Option<Span>,
     path: PathRtt,
     fixed: Option<f64>,

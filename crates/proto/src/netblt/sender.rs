@@ -32,7 +32,7 @@ pub struct NetbltSender {
     /// The open buffers that have blocks to resend.
     resending: BTreeSet<u64>,
     offer: Option<(Rate, u64)>,
-    /// The buffer whose OK carried the last offer.
+    /// The buffer whose OK set `offer` last.
     offered_with: u64,
 }
 

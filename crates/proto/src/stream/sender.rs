@@ -127,8 +127,9 @@ impl Sender {
         count
     }
 
-    /// Accepts a frame of `length` bytes; returns its number. The driver (the program that does the
-    /// I/O) keeps the frame's bytes as long as [`Sender::holds`] it.
+    /// Accepts a frame of `length` bytes, or drops it ([`Overflow::Skip`]); returns its number. The
+    /// driver (the program that does the I/O) keeps the frame's bytes as long as
+    /// [`Sender::holds`] it.
     ///
     /// # Errors
     /// [`Full`] if the source has to wait ([`Overflow::Block`]), or after 2³² − 1 frames.

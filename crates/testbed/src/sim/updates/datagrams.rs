@@ -19,7 +19,7 @@ const SEALED: u32 = 32;
 /// The longest content of a datagram, in bytes.
 const PAYLOAD: usize = 1_420;
 /// The longest time from the first update of a group (datagrams with common repairs) to the
-/// repairs, before the first measurements.
+/// repairs, with a fixed code or before the first report.
 const WAIT: Span = Span::from_millis(20);
 
 /// How often the receiver reports. A report takes half a round trip; only the first is at the

@@ -30,7 +30,8 @@ fn content(number: u8) -> Vec<u8> {
     (0..200_000u32).map(|at| (at as u8).wrapping_mul(number)).collect()
 }
 
-/// The server allows only `client`. Returns its control port, and the guard that keeps it alive.
+/// Starts a server that allows only `client`. Returns the server's control port, and the guard that
+/// keeps the server alive.
 pub(super) fn server(
     protocols: Protocols,
     root: &Path,
