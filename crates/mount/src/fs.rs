@@ -67,7 +67,8 @@ fn kind(kind: NameKind) -> FileType {
         NameKind::Pipe => FileType::NamedPipe,
         NameKind::CharDevice => FileType::CharDevice,
         NameKind::BlockDevice => FileType::BlockDevice,
-        // An older server does not say which kind; nobody can open a socket, or wait at it.
+        // An older server says only `Other`. The file is then shown as a socket: nobody can open
+        // one, or wait at it.
         NameKind::Socket | NameKind::Other => FileType::Socket,
     }
 }

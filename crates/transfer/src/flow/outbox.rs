@@ -24,7 +24,7 @@ use longhaul_text::CallOption;
 /// section 5); the headers of IPv6 and UDP are subtracted.
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
-/// Limit of waiting messages in bytes. A peer that leaves this much unread is treated as gone.
+/// Limit of waiting messages in bytes. A peer that leaves more unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
 /// Bytes of waiting messages that are not charged to the memory limit, because every transfer may
 /// need them.
@@ -52,7 +52,7 @@ struct Level {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Overflow {
-    /// [`MOST_WAITING`] is reached.
+    /// More than [`MOST_WAITING`] bytes wait.
     Unread,
     /// This many bytes wait, and the memory has no room for them.
     Memory(usize),
