@@ -86,7 +86,8 @@ pub fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// Returns an IPv4-mapped IPv6 address as IPv4, and any other address unchanged, with its zone.
+/// Returns an IPv4-mapped IPv6 address as IPv4. Any other address keeps its zone; the flow label of
+/// IPv6 is dropped.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => {

@@ -247,8 +247,8 @@ impl Passing {
     /// Returns the datagrams that show the rate, the time they took, and the number of steps.
     ///
     /// If one pause is longer than the rest of the train, and several datagrams arrive together at
-    /// its end, the receiving host slept. The pause and these datagrams say nothing about the path,
-    /// so they are left out.
+    /// the end of the pause, the receiving host slept. The pause and these datagrams say nothing
+    /// about the path, so they are left out if at least [`MIN_REST`] datagrams remain.
     fn timed(&self) -> (u64, Span, u32) {
         let (span, rest) = (self.last.since(self.first), self.after.saturating_sub(self.at_once));
         if self.pause > span / 2 && self.at_once > 1 && rest >= MIN_REST {

@@ -68,7 +68,7 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
 #[test]
 fn a_scenario_that_cannot_be_simulated_is_refused_with_the_reason() {
     let of = |flow: &str| scenario(&pair("delay = \"5ms\"", &[flow]));
-    // The parser would refuse such a file.
+    // The parser would refuse an unknown protocol, so the test sets it afterwards.
     let mut unknown = of("protocol = \"rbudp\"\nsize = \"1MB\"");
     if let Traffic::Protocol(copy) = &mut unknown.flows[0].traffic {
         copy.protocol = "no".into();
@@ -201,8 +201,8 @@ fn a_slow_card_drops_packets_beyond_its_ports_queue() {
         outcome.flows[0].accounts;
     assert_eq!((sent, received + dropped, socket_lost), (SENT, SENT, 0));
     assert_eq!(dropped, queue_full);
-    // Datagrams arrive at 200 Mbit/s, in frames of 1066 bytes, and leave at 100 Mbit/s. Then the
-    // 512 kB in the port's buffer leave.
+    // Payload arrives at 200 Mbit/s, in frames of 1066 bytes; the frames leave at 100 Mbit/s. Then
+    // the 512 kB in the port's buffer leave.
     let coming = 20e6 * 8.0 / 200e6;
     let kept = (coming * 100e6 / 8.0 + 512_000.0) / 1_066.0;
     assert!((received as f64 - kept).abs() < 0.01 * kept, "{received}, not {kept}");
@@ -322,8 +322,8 @@ fn mice_at_random_times_have_the_same_mean_number_and_the_variance_of_poisson() 
         let count = intervals.len() as f64;
         let mean = intervals.iter().sum::<f64>() / count;
         assert!((mean / 5.0 - 1.0).abs() < 0.06, "{arrivals}: {mean} in an interval");
-        // The variance of Poisson counts is their mean. Over 800 intervals it deviates by about 5
-        // %.
+        // The variance of Poisson counts is their mean. Over 800 intervals the measured variance
+        // deviates by about 5 %.
         let variance = intervals.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
         assert!((variance / mean - scatter).abs() < 0.2, "{arrivals}: {variance} over {mean}");
     }
@@ -375,7 +375,7 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
         ("receive-share = '85%'", "cubic"),
     ] {
         let (tcp, gtp) = beside_tcp(settings, "", tcp);
-        // GTP leaves 15 % of 94.1 Mbit/s of TCP payload.
+        // GTP leaves 15 % of the link, which carries 94.1 Mbit/s of TCP payload.
         let rest = 0.15 * 94.1;
         assert!(tcp > 0.8 * rest, "{settings}: TCP has {tcp} of {rest}, GTP {gtp}");
     }

@@ -1,4 +1,4 @@
-//! The output of `compare --json`, except the error.
+//! The events of `compare --json`, except `error`.
 
 use serde_json::{Map, Value, json};
 

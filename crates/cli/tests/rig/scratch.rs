@@ -1,5 +1,5 @@
-//! Scratch folders in memory for network tests. A disk that hangs for seconds would look like a
-//! network outage.
+//! Scratch folders for network tests, in memory if there is room. A disk that hangs for seconds
+//! would look like a network outage.
 
 use std::fs;
 use std::path::Path;

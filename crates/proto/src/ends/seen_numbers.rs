@@ -1,4 +1,4 @@
-//! Numbered messages that may arrive twice, early or late: each is accepted once.
+//! Numbered messages that may arrive twice, early or late: each is accepted at most once.
 
 /// A message counts as a copy if its number is at least this far behind the highest.
 const WINDOW: u64 = 128;

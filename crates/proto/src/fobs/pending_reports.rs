@@ -4,8 +4,8 @@
 //! A segment is divided into cells of [`CELL`] blocks. A cell is reported in [`REPEATS`]
 //! acknowledgements after its last arrival. Repeated blocks count as arrivals, because the sender
 //! does not know that they arrived before. A message begins with a changed cell and covers as many
-//! following cells as it can hold, at most [`SPAN`]. From time to time the receiver also reports
-//! unchanged cells, in turn.
+//! cells from there on as it can hold, at most [`SPAN`]. From time to time the receiver also
+//! reports unchanged cells, in turn.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;

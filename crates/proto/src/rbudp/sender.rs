@@ -80,7 +80,7 @@ impl RbudpSender {
         Some(self.end.layout.block(self.end.frontier.peek()?)?.segment)
     }
 
-    /// Handles the end of a run: checks whether its round is over.
+    /// Checks, after a run, a report or skipped blocks, whether the segment's round is over.
     fn end_round(&mut self, now: Time, segment: u32) {
         let all_sent = self.end.frontier.peek().is_none();
         let Some(open) = self.open.get_mut(&segment) else { return };

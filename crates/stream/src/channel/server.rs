@@ -285,7 +285,7 @@ impl Taking {
     fn publish(&mut self, message: Message) {
         self.count += 1;
         let message = match self.link {
-            // A client cannot send in another client's name.
+            // Only a link, which needs its own right, can send in another client's name.
             0 => Message { origin: self.origin, hops: 0, via: 0, ..message },
             via => Message { hops: message.hops + 1, via, ..message },
         };

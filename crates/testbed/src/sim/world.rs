@@ -31,7 +31,7 @@ pub(super) struct World<'s> {
     /// By host: its card's links, out and in.
     pub(super) cards: Vec<Option<(u32, u32)>>,
     pub(super) programs: Vec<Program>,
-    /// By host: the copies that drain to a disk or limited memory.
+    /// By host: the copies whose data drain to a disk or out of limited memory.
     pub(super) drains: Vec<Vec<u32>>,
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
@@ -80,7 +80,7 @@ pub(super) struct FlowState {
     pub(super) mice: u32,
     pub(super) can_end: bool,
     pub(super) ended: Option<Time>,
-    /// What had arrived when the flow's time was over.
+    /// The bytes delivered when the flow's time was over.
     pub(super) delivered: Option<Bytes>,
     pub(super) series: Vec<Point>,
 }
@@ -290,7 +290,8 @@ impl World<'_> {
         on_stream: bool,
     ) -> Result<(), SimError> {
         if packet.corrupted {
-            // The authentication tag detects the flipped bit, so the message is lost.
+            // The authentication tag detects the flipped bit, so the packet counts as lost. The
+            // stream sends its message again.
             match on_stream {
                 true => self.fabric.late(*packet, message),
                 false => self.fabric.release(message),

@@ -21,7 +21,7 @@ const MARGIN: f64 = 0.99;
 const RATE_ROUNDS: u64 = 10;
 const MIN_RTT_LASTS: Span = Span::from_secs(10);
 const PROBE_RTT_LASTS: Span = Span::from_millis(200);
-/// The minimum window, also for round-trip probes.
+/// The minimum window outside recoveries, and the maximum in a round-trip probe.
 const LEAST: u32 = 4;
 /// Start-up ends after this many rounds without enough growth.
 const FULL_ROUNDS: u32 = 3;
@@ -62,7 +62,7 @@ pub(super) struct Acked {
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: Mode,
-    /// Rounds and largest rates, in decreasing order.
+    /// The rates that are or may become the largest, each with its round; the rates decrease.
     rates: VecDeque<(u64, f64)>,
     round: u64,
     round_ends: u64,

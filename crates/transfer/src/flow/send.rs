@@ -337,7 +337,7 @@ impl Sending {
             return Ok(());
         }
         match self.batch.send(&self.socket, path) {
-            // A missing route is treated as loss.
+            // Datagrams that the kernel refuses for now, as without a route, count as lost.
             Ok(SendOutcome::Sent | SendOutcome::Lost(_)) => Ok(()),
             Err(SendError::TooLarge) => {
                 self.report_hole();

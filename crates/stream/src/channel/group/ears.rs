@@ -118,7 +118,7 @@ impl Ears {
         known.senders.take(sender, header.block, &self.scratch[..len], &mut self.joined);
         let sender = (known.epoch.number, sender);
         for Joined { message: mut signed, restored, late: overtaken } in self.joined.drain(..) {
-            // A correct sender sends no such message.
+            // A correct sender sends no message without a code, and none that cannot be decoded.
             let Some(code) = signed.last_chunk().copied() else { continue };
             signed.truncate(signed.len() - CODE);
             let Some(message) = decode(&signed) else { continue };
