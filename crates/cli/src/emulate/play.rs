@@ -67,7 +67,7 @@ pub(super) fn play(
     let mut status = status?;
     if alone && [0, EXIT_TIME_LIMIT].contains(&status) {
         let all = flows.iter().all(|flow| flow.finished && flow.error.is_none());
-        // Endless flows run until the time limit.
+        // If all flows are endless, the run ends at the time limit.
         status = match (all, status) {
             (true, _) => 0,
             (false, 0) => EXIT_UNFINISHED,

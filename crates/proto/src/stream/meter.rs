@@ -233,7 +233,8 @@ mod tests {
     #[test]
     fn a_stamp_or_a_clock_that_wraps_makes_no_jitter() {
         for stamp in [u32::MAX - 500_000, 0, 1 << 31] {
-            // The receiver's clock of 32 bits wraps after half of the frames.
+            // In the first case the stamps wrap after half of the frames. The receiver's clock of
+            // 32 bits has wrapped before the first frame.
             let mut meter = meter();
             for n in 0..100 {
                 let arrived = at((1 << 32) - 500_000 + u64::from(n) * 10_000);

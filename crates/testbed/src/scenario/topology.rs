@@ -66,7 +66,8 @@ impl Topology {
         }
     }
 
-    /// The host names and the network. By default, access links have no delay and no limits.
+    /// The host names and the network. Without entries in `access`, the hosts' links have no delay
+    /// and no limits.
     pub fn build(&self) -> (Vec<String>, Network) {
         let numbered = |prefix: &str, n: usize| -> Vec<String> {
             (1..=n).map(|i| format!("{prefix}{i}")).collect()

@@ -46,7 +46,7 @@ pub enum ServerEvent {
         error: Option<Error>,
     },
     /// A link to a room of another server failed: the other server refuses it, or a limit of this
-    /// server is reached. The server tries the link again later.
+    /// server is reached. This server tries the link again later.
     LinkFailed {
         /// The other server, and the room.
         to: String,
