@@ -29,7 +29,7 @@ pub(crate) fn parse(
 ) -> Result<Scenario, Error> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().unwrap_or(Path::new(""));
-    // The scenario may come from somebody else, and a pipe could block forever.
+    // A scenario from somebody else could name a pipe that blocks forever, so pipes are refused.
     let trace = |file: &str| read(&folder.join(file), MOST_TRACE, |kind| kind.is_file());
     let reading = Reading { settings, trace: &trace };
     Scenario::parse(&name, text, &reading)

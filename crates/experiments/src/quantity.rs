@@ -90,7 +90,7 @@ impl Unit {
         if is_nothing(&text) { text.replace('-', "") } else { text }
     }
 
-    /// The signed difference of `value` from `reference`.
+    /// The signed difference of `value` from `reference`; empty for a percentage of zero.
     pub fn difference(self, value: f64, reference: f64) -> String {
         let text = match self {
             Unit::Share => format!("{:+.2} points", value - reference),

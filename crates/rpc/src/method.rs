@@ -72,8 +72,8 @@ impl Methods {
         self.table.contains_key(name)
     }
 
-    /// Starts run number `run` of a method. The method reports its end to `orders`. Dropping the
-    /// returned value stops the method. `None` if there is no such method.
+    /// Starts run number `run` of a method. When the method ends, `rpc` gets [`Order::Done`].
+    /// Dropping the returned value stops the method. `None` if there is no such method.
     pub(crate) fn run(
         &self,
         call: longhaul_proto::rpc::Call,
@@ -165,8 +165,8 @@ impl RpcCall {
         &self.peer
     }
 
-    /// Returns the handle for calls to the caller's own methods. A lost connection ends the pending
-    /// calls of this handle.
+    /// Returns the handle for calls to the caller's own methods. On a server, a lost connection ends
+    /// the pending calls of this handle.
     pub fn caller(&self) -> &Rpc {
         &self.rpc
     }

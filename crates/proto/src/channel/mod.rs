@@ -51,8 +51,8 @@ pub const MAX_HOPS: u32 = 16;
 /// What a subscriber gets from a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Every message, in order. The room keeps a limited number of messages; a subscriber that
-    /// falls behind by more loses the oldest.
+    /// Every message, in order. The room limits the count and the bytes of kept messages; a
+    /// subscriber that falls further behind loses the oldest.
     #[default]
     Reliable,
     /// The newest value of each key; older values that were not sent yet are skipped.

@@ -18,7 +18,7 @@
 //!   messages as needed. See `pending_reports`.
 //! - With one circle over a large object, nearly every chunk lacks a block until the whole object
 //!   has been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 %
-//!   a MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
+//!   a MiB (729 blocks) is complete with a probability of 0.99^729, or 1/1,500. So the circle takes
 //!   one segment at a time. After a segment's new data, the sender resends known losses, and then
 //!   begins the next segment. Within the segments begun so far the paper's rule holds: no block is
 //!   resent before all have been sent once. Until the last segment has been sent, the sender

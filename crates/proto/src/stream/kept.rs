@@ -93,7 +93,7 @@ impl Kept {
         let is_due = |index: &u16| kept.again.get(index).is_none_or(|at| now >= *at + rtt);
         let ranges = request.ranges.iter();
         let indices = ranges.flat_map(|(first, last)| *first..=(*last).min(originals - 1));
-        // Ranges of a hostile peer may overlap.
+        // A hostile peer may repeat ranges, so take at most one frame's symbols.
         let due: Vec<u16> = indices.take(originals.into()).filter(is_due).collect();
         let before = kept.by.get(&receiver).copied().unwrap_or(0);
         let beyond = before + due.len() > share || kept.all + due.len() > SHARES * share;

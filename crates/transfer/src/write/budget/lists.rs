@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::session::PeerId;
 
 /// Memory charged for a list of files, in addition to the transfers' parts; returned on drop.
-/// Fractions of a MiB are not charged, because every transfer has a short list.
+/// Fractions of a MiB are not charged, so a list below 1 MiB costs nothing.
 pub(crate) struct ListCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,
