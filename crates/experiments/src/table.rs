@@ -39,7 +39,7 @@ pub struct Row {
     pub model: Option<f64>,
     /// The aim for our values, if the experiment sets one.
     pub aim: Option<Aim>,
-    /// Our simulated value; `None` if the case cannot be simulated.
+    /// Our simulated value; `None` if the case was not simulated.
     pub simulated: Option<f64>,
     /// Our value over real sockets, if measured.
     pub emulated: Option<f64>,

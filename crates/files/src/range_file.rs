@@ -144,7 +144,7 @@ impl RangeFile {
     }
 
     /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value, from the cache
-    /// `known` if it is there. The value of a file that changed less than a second ago is not
+    /// `known` if it is there. The value of a file that changed within the last second is not
     /// cached.
     ///
     /// # Errors

@@ -43,7 +43,6 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_pipe_is_copied_into_a_file_and_a_file_into_a_pipe() {
     let pair = Pair::new();
-    // Only the largest file has a journal.
     for size in [0, 5, (9 << 20) + 3] {
         let (sent, there) = (bytes(size, 3), pair.at("d.tar"));
         let output = piped(cp(&pair, &[&"-", &there]), &sent);

@@ -18,7 +18,7 @@ pub struct FlowEnd {
     pub to: String,
     /// When the flow started.
     pub started: Time,
-    /// The amount to deliver; `None` for an endless flow.
+    /// The amount to deliver; `None` without a given size.
     pub object: Option<Bytes>,
     /// The delivered amount; for UDP, all arrivals.
     pub delivered: Bytes,
