@@ -159,7 +159,7 @@ impl GtpSender {
         }
         self.unanswered |= !request.blocks().is_empty();
         self.wanted.extend(request.blocks().iter().cloned());
-        // A block requested a second time counts as lost.
+        // A requested block that was sent before counts as lost.
         let again = request.blocks().iter().flat_map(|run| self.sent.within(run.clone()));
         self.end.accounting.reported_lost += again.map(|run| run.end - run.start).sum::<u64>();
     }
