@@ -123,8 +123,8 @@ pub struct Summary {
     /// datagrams they are included in `path_lost`.
     pub memory_lost: u64,
     /// Datagrams with data that arrived before the receiver admitted the copy, and were dropped:
-    /// they did not fit the memory for early datagrams, or were kept for more than 2 s. Included in
-    /// `path_lost`, like `memory_lost`.
+    /// they did not fit the memory for early datagrams, or more than 2 s had passed since the first
+    /// datagram of their flow. Included in `path_lost`, like `memory_lost`.
     pub early_lost: u64,
     /// Datagrams that the receiver refused: forged, malformed, replayed, too old to check, of an
     /// unknown flow, or early and beyond the limits. Datagrams of the last two kinds count for
