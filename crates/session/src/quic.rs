@@ -2,7 +2,8 @@
 //!
 //! - A loss does not shrink the window below its floor ([`Window`]).
 //! - Packets are sent twice while there are few ([`Twice`]).
-//! - If the server does not answer at once, a second attempt repeats the client's first packets.
+//! - If the handshake is not complete after 40 ms, a second attempt repeats the client's first
+//!   packets.
 //! - Small datagrams (pulses) follow each write. They reveal the loss of the write's last packet
 //!   after one round trip; without them a timeout of three round trips would.
 
@@ -40,7 +41,7 @@ use crate::{Error, Kind};
 /// times this value (with RFC 9002's 333 ms, after a second).
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// How long the first attempt may be unanswered before a second attempt starts.
+/// How long the first handshake may take before a second one starts.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
 /// Limit on unread bytes of one side, until the session is to carry much data.
