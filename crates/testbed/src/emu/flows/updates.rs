@@ -97,7 +97,7 @@ fn feed(
         let writer = scope.spawn(|| {
             for number in 0..run.count {
                 thread::sleep(at(number).saturating_duration_since(Instant::now()));
-                // TCP sends each write immediately.
+                // One write for each update: TCP without Nagle's algorithm sends it immediately.
                 let line = format!("{number:0>width$}\n", width = run.size);
                 out.write_all(line.as_bytes())?;
             }
