@@ -35,7 +35,7 @@ pub struct StreamRun {
 /// The outcome of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOutcome {
-    /// Frames delivered complete and in order.
+    /// Frames that the receiver delivered.
     pub delivered: u32,
     /// Frames that the receiver reported as missed, and frames after the last datagram that
     /// arrived.
