@@ -368,7 +368,7 @@ fn refuse_port(locations: &[Location]) -> Result<(), Error> {
     Err(usage(what, &format!("write -e 'ssh -p {port}', or lh://host:{port}/path for a server")))
 }
 
-/// Whether the sources are replicas or are on more than one host.
+/// Whether the sources are replicas, or are on more than one host or port.
 fn are_many(args: &CopyArgs, sources: &[Location]) -> bool {
     args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
 }
@@ -407,7 +407,7 @@ fn source_settings(
     known.iter().map(|n| settings(args, protocol, Of::Source(n), &is_default)).collect()
 }
 
-/// The host of a location; `None` for this host and for HTTP servers.
+/// The host and port of a location; `None` for this host and for HTTP servers.
 fn host(location: &Location) -> Option<(&str, u16)> {
     match location {
         // Port 0, so that ssh and a server on one host count as two hosts.
