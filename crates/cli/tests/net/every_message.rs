@@ -2,8 +2,8 @@
 //! and to the real client. The messages and fields come from `docs/wire.md`. A new message needs
 //! only an honest value here.
 //!
-//! After each lie the honest end either answers a ping, or ends the session with a reason. Two
-//! cases are exempt: a lie that begins no transfer, and a lie after a probe.
+//! After each lie the honest end either answers a ping, or ends the session with a reason. Exempt
+//! are lies that begin no transfer, and lies in a probe or in a survey.
 
 mod to_client;
 mod to_server;

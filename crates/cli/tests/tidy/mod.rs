@@ -28,7 +28,7 @@ struct Text {
     text: String,
 }
 
-/// All files below `folder` with this extension, sorted; without hidden folders and `target`.
+/// All files below `folder` with this extension, sorted; without hidden names and `target`.
 fn files(folder: &str, extension: &str) -> Vec<Text> {
     let root = root();
     let walk = WalkDir::new(root.join(folder)).sort_by_file_name();
