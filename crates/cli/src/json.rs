@@ -2,8 +2,8 @@
 //! and their fields.
 //!
 //! If a field has a unit, its name ends with the unit, such as `seconds` or `bps` (bits a second).
-//! A path that is not UTF-8 is shown with replacement characters; a second field whose name ends in
-//! `_hex` has all its bytes.
+//! The path of an entry (file, folder or link) that is not UTF-8 is shown with replacement
+//! characters; a second field whose name ends in `_hex` has all its bytes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -13,7 +13,7 @@ const MOST_SCENARIO: u64 = 64 << 20;
 /// Size limit of a trace, in bytes.
 const MOST_TRACE: u64 = 64 << 20;
 
-/// `path` names a file or a pipe.
+/// Reads a scenario from a file or a pipe.
 pub(crate) fn text(path: &Path) -> Result<String, Error> {
     let fits = |kind: FileType| kind.is_file() || kind.is_fifo();
     read(path, MOST_SCENARIO, fits).map_err(|why| {

@@ -11,7 +11,7 @@ use crate::progress::Meter;
 use crate::report::Kind;
 use crate::{console, exit, json, progress, report, trust};
 
-/// Interval of `progress` events.
+/// Minimum interval of `progress` events.
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]

@@ -126,8 +126,8 @@ impl Pair {
         Bytes::new(self.layout.extent(block).len.into())
     }
 
-    /// Polls the sender as time passes. Stops when the sender wants to wait for longer than a round
-    /// trip.
+    /// Polls the sender as time passes. Stops when the sender waits for input, or for longer than a
+    /// round trip.
     fn send(&mut self, polls: usize) {
         let mut out = Vec::new();
         for _ in 0..polls {

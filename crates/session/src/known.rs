@@ -31,7 +31,8 @@ pub struct Known {
     pub line: usize,
 }
 
-/// Returns the name of a server in the file: `host:port` in lower case, IPv6 addresses in brackets.
+/// Returns the name of a server in the file: `host:port`, in lower case except for a zone; IPv6
+/// addresses in brackets.
 pub fn server_name(host: &str, port: u16) -> String {
     // Interface names are case-sensitive.
     let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));

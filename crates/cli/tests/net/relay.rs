@@ -40,7 +40,7 @@ pub(super) struct Rules {
     answered: AtomicBool,
     /// Number of data datagrams sent to the server.
     data_gone: AtomicUsize,
-    /// The client's data port, known after its first datagram.
+    /// The client's data port, known after the first datagram from there.
     pub(super) client: Mutex<Option<SocketAddr>>,
     /// Bytes that clients sent to the control port, by UDP and TCP.
     pub(super) said: AtomicUsize,

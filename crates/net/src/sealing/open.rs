@@ -241,9 +241,9 @@ impl Opener {
         }
     }
 
-    /// Checks the number of an unencrypted datagram, which may have been corrupted. A number far
-    /// ahead would move the window past all later datagrams. So the first number far ahead is
-    /// refused, and the next one is accepted if it is near the first, as after an outage.
+    /// Checks the number of an unencrypted datagram. A corrupted number far ahead would make the
+    /// next genuine datagrams stale. So the first number far ahead is refused, and the next one is
+    /// accepted if it is near the first, as after an outage.
     fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
         let PacketNumber(number) = number;
         if number < self.window.end().saturating_add(WINDOW) {

@@ -51,7 +51,7 @@ pub struct Caller {
     unsent: VecDeque<u64>,
     /// Messages that are ready to be sent, about calls that were sent before.
     queue: VecDeque<Message>,
-    /// Calls whose answers have arrived and are not yet confirmed.
+    /// Calls without items whose answers have arrived and are not yet confirmed.
     have: Vec<u64>,
 }
 
@@ -97,7 +97,7 @@ impl Caller {
         Ok(id)
     }
 
-    /// Sends an item of a call. Drops the item if the call has ended or has no credit left.
+    /// Sends an item of a call. Drops the item if the call has ended, has no items, or lacks credit.
     ///
     /// # Errors
     /// The item is too long.

@@ -1,4 +1,5 @@
-//! The rooms of a server: each message that a client sends to a room goes to all its subscribers.
+//! The rooms of a server: each message that a client sends to a room goes to all subscribers of the
+//! room.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -40,8 +41,8 @@ pub struct RoomLimits {
 
 impl Default for RoomLimits {
     /// Returns the defaults: 256 rooms, 64 of one id; 2,048 clients in a room, and of one id. A
-    /// room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 16 MiB for
-    /// late ones.
+    /// room keeps at most 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 16 MiB
+    /// for late ones.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
         RoomLimits {

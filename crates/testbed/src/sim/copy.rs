@@ -285,8 +285,8 @@ impl CopyAgent {
         Some((link.backlog(fabric.now), link.spec().rate?))
     }
 
-    /// When this program may send more, because few of its own bytes wait for the card. So programs
-    /// take turns.
+    /// When this program may send more: as soon as at most `sending.buffer` bytes of its own wait
+    /// for the card. So programs take turns.
     fn socket_free(&self, fabric: &Fabric) -> Time {
         let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| self.sending.buffer / rate);
         Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)

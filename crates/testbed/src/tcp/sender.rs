@@ -31,7 +31,7 @@ pub(crate) struct SenderCounts {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The SYN is unanswered, and due again at this time.
+    /// No SYN is answered yet; the next one is due at this time.
     Opening(Time),
     Open,
     /// Losses are repaired up to this number.
@@ -61,7 +61,7 @@ pub(crate) struct Sender {
     /// timer expires first, or after a probe without new acknowledgements.
     probe: Option<Time>,
     probed: bool,
-    /// Whether the window stopped the last poll.
+    /// Whether the window, or the limit during a recovery, stopped the last poll.
     limited: bool,
     last_sent: Time,
     /// For a paced flow: when its next burst may leave, its segments left, and whether pacing

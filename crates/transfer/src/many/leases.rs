@@ -2,10 +2,10 @@
 //!
 //! A missing chunk is either open or leased to a source. Sources that are known at the start get
 //! equal leases. A source that has finished its lease gets open chunks. If no chunk is open, the
-//! source gets the end of another source's lease. The number of these chunks is chosen so that both
-//! sources finish at the same time. The speeds of the sources therefore need not be known at the
-//! start, and may change. Near the end, a lease may be too short to divide. Then the last chunks of
-//! a slow source are leased a second time, and the first arrival counts.
+//! source gets chunks from the end of another source's lease: as many as let both sources finish at
+//! the same time. The speeds of the sources therefore need not be known at the start, and may
+//! change. Near the end, a lease may be too short to divide. Then the last chunks of a slow source
+//! are leased a second time, and the first arrival counts.
 //!
 //! When a source leaves, its lease becomes open. An idle source may take the whole lease of a
 //! silent one.

@@ -81,7 +81,7 @@ impl Epoch {
         Group { epoch: self.number, flow: self.flow, key, ..described(group, self.suite) }
     }
 
-    /// Returns the message for a sender, with its own flow's key.
+    /// Returns the message for a sender, with the key of this sender's flow.
     pub(super) fn for_sender(&self, group: &multicast::Group, sender: u32, origin: u64) -> Group {
         let FlowKey { epoch, flow, suite, key } = self.of(sender);
         Group { epoch, flow, key: key.to_vec(), origin, ..described(group, suite) }
