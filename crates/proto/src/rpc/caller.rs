@@ -97,7 +97,7 @@ impl Caller {
         Ok(id)
     }
 
-    /// Sends an item of a call. Drops the item if the call has ended, has no items, or lacks credit.
+    /// Sends an item of a call. Drops it if the call has ended, has no items, or lacks credit.
     ///
     /// # Errors
     /// The item is too long.
