@@ -24,7 +24,7 @@ enum Given {
 pub(crate) enum Of<'a> {
     /// All sources without their own value.
     All,
-    /// The source with one of these names.
+    /// The source that has these names.
     Source(&'a [String]),
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn is_setting(flag: &str) -> bool {
 }
 
 /// Formats a value for help. A fraction without a unit is rounded to five significant digits. A
-/// number without a unit that has more than six characters gets an exponent (`1e9`) if that is
+/// number without a unit and with more than six characters gets an exponent (`1e9`) if that is
 /// shorter.
 fn shown(option: &ProtocolOption, value: f64) -> String {
     if !matches!(option.kind, Kind::Number | Kind::Count) {
@@ -144,8 +144,9 @@ impl Given {
 }
 
 impl ProtocolSettings {
-    /// The settings of `row`'s protocol for a source. A setting that this protocol lacks is an
-    /// error, unless it comes from the configuration file (`is_default`).
+    /// The settings of `row`'s protocol for a source. A value out of range is an error. So is a
+    /// setting that this protocol lacks, unless it comes from the configuration file
+    /// (`is_default`).
     pub(crate) fn of(
         &self,
         row: &'static Row,

@@ -6,7 +6,8 @@ use tokio::process::ChildStdin;
 #[derive(Debug)]
 pub(super) struct Child {
     _ssh: tokio::process::Child,
-    /// When this stream ends, the remote side knows that no session will follow.
+    /// ssh's input, unless the session runs through it. The end of this stream tells the remote
+    /// side that no further session follows.
     _stdin: Option<ChildStdin>,
 }
 

@@ -271,7 +271,7 @@ fn check_replicas(args: &CopyArgs, sources: &[Location]) -> Result<(), Error> {
     }
 }
 
-/// Refuses flags that a pipe cannot have.
+/// Returns the copy's pipe, if any. Refuses flags that a pipe cannot have.
 fn pipe(
     args: &CopyArgs,
     sources: &[Location],

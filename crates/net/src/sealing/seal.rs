@@ -1,5 +1,5 @@
 //! Sealing: writes header, ciphertext and tag directly into the outgoing buffer, so the payload
-//! needs no copy.
+//! needs no other copy.
 //!
 //! Only this code assigns packet numbers. Every transmission gets a new number, even a repeat: the
 //! number determines the nonce.

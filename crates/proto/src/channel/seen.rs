@@ -64,7 +64,7 @@ impl Numbers {
         number < self.end && (self.end - number > WINDOW || self.is_set(number))
     }
 
-    /// Numbers within the window that have not arrived.
+    /// Numbers in the window, above the lowest arrived one, that have not arrived.
     pub fn missing(&self) -> u64 {
         let from = self.begin.max(self.end.saturating_sub(WINDOW));
         (from..self.end).filter(|number| !self.is_set(*number)).count() as u64

@@ -6,7 +6,7 @@
 //! completely. At a shallow queue or under CoDel, [`Trains`] leaves little to others.
 //!
 //! This controller detects other flows. Its own datagrams queue only if it sends above the
-//! capacity. It computes the length of that queue, and attributes any longer queue to other flows.
+//! capacity. It computes the length of that queue, and attributes the rest of a queue to others.
 //! If other flows have a queue for several rounds (of about a round trip each), a *shadow window*
 //! takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the rate is the window
 //! divided by the round-trip time. Differences from CUBIC:

@@ -5,7 +5,8 @@
 //! program chose. A writer numbers its edits. Each new stream of a writer replaces the stream
 //! before. From then on the server refuses edits of the old stream. The server remembers which of
 //! the last [`WINDOW`] edits were made, and stores this on disk together with the values. Edits of
-//! presence (values that vanish with the writer) are remembered only in memory.
+//! presence (values that vanish with the writer) are remembered only in memory, until the presence
+//! vanishes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

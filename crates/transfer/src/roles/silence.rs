@@ -15,8 +15,8 @@ use crate::counters::board::Board;
 const NEVER: Duration = Duration::from_millis(1500);
 /// How long a data port that has delivered datagrams may be silent. Four round trips are added.
 const NOW: Duration = Duration::from_millis(2000);
-/// Added after an outage of both channels: a protocol that heard nothing sends its next datagram up
-/// to this much later (`proto::gtp`, `longest_silence`).
+/// Added after an outage of both channels: a protocol that heard nothing may send its next datagram
+/// only this long after the network returns (`proto::gtp`, `longest_silence`).
 const BACKED_OFF: Duration = Duration::from_secs(4);
 /// The control stream works if a message arrived on it within this time plus two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
