@@ -165,8 +165,8 @@ impl RpcCall {
         &self.peer
     }
 
-    /// Returns the handle for calls to the caller's own methods. On a server, a lost connection ends
-    /// the pending calls of this handle.
+    /// Returns the handle for calls to the caller's own methods. On a server, a lost connection
+    /// ends the pending calls of this handle.
     pub fn caller(&self) -> &Rpc {
         &self.rpc
     }
