@@ -155,8 +155,8 @@ impl Capacity {
         self.found = self.found.max(rules.start_rate);
     }
 
-    /// The share of C_r that may be used. Unless C_r was given, this is at least `fixed`, the sum of
-    /// the rates that users fixed.
+    /// The share of C_r that may be used. Unless C_r was given, this is at least `fixed`, the sum
+    /// of the rates that users fixed.
     pub(super) fn rate(&self, fixed: f64) -> f64 {
         self.given.map_or((self.found * self.share).max(fixed), |given| given * self.share)
     }

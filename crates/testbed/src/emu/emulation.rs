@@ -37,8 +37,8 @@ pub struct Emulation {
 impl Emulation {
     /// Creates the hosts and starts forwarding.
     ///
-    /// If the process may not create network namespaces, it is put into a user namespace first. Such
-    /// a process must not have started a thread.
+    /// If the process may not create network namespaces, it is put into a user namespace first.
+    /// Such a process must not have started a thread.
     ///
     /// # Errors
     /// [`EmulationError::Forbidden`] if this machine does not let this user emulate (see

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 /// Linux's in-memory folder.
 const MEMORY: &str = "/dev/shm";
-/// Removes a folder when its [`Scratch`] is dropped, or when this process is killed. On a drop, this
-/// process writes a word to the script's input. If the input ends without a word, this process was
-/// killed. Programs that it started may still create files, so the script tries several times.
+/// Removes a folder when its [`Scratch`] is dropped, or when this process is killed. On a drop,
+/// this process writes a word to the script's input. If the input ends without a word, this process
+/// was killed. Programs that it started may still create files, so the script tries several times.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word
