@@ -129,8 +129,8 @@ impl Mount {
         }
     }
 
-    /// Unmounts the folder. Returns whether root unmounts it while files are open (unknown for an
-    /// ordinary user). Open files stay readable until this process ends.
+    /// Unmounts the folder. Returns whether files were open at that time; an ordinary user always
+    /// gets `false`. Open files stay readable until this process ends.
     ///
     /// # Errors
     /// The system refuses.
