@@ -43,7 +43,7 @@ impl Emulation {
     /// # Errors
     /// [`EmulationError::Forbidden`] if this machine does not let this user emulate (see
     /// [`super::available`]); [`EmulationError::Spec`] and [`EmulationError::Link`] for an invalid
-    /// specification.
+    /// specification; [`EmulationError::System`] if a system call fails.
     pub fn start(spec: EmulationSpec) -> Result<Emulation, EmulationError> {
         spec.validate()?;
         let ways = Ways::of(&spec)?;

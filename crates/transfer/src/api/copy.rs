@@ -216,7 +216,7 @@ impl CopyRequest {
     }
 
     /// Replaces the source's content by everything that `reader` returns, which may have any
-    /// length. The source's path only supplies a name. A thread of the engine reads at most
+    /// length. The source's path only supplies a name. A separate thread reads at most
     /// [`CopyRequest::memory`] ahead of the data that have arrived. Content up to a sixteenth of
     /// that limit, but at most 256 MiB, is sent as a file. A copy of longer content cannot be
     /// resumed: it fails when its connection is lost. The file gets its name when it is complete.
@@ -226,9 +226,9 @@ impl CopyRequest {
 
     /// Writes the one file of the copy to `writer` instead of the destination. The destination's
     /// path only supplies a name. Bytes are written in order: a chunk of 1 MiB is written as soon
-    /// as the chunk and all chunks before it are verified. A thread of the engine writes. A slow
-    /// writer slows the sender and does not count as a stall. A lost connection is retried. A later
-    /// copy starts from the beginning.
+    /// as the chunk and all chunks before it are verified. A separate thread writes. A slow writer
+    /// slows the sender and does not count as a stall. A lost connection is retried. A later copy
+    /// starts from the beginning.
     pub fn output(self, writer: impl std::io::Write + Send + 'static) -> CopyRequest {
         self.with(|options| options.output = Some(Output::new(writer)))
     }
@@ -238,8 +238,8 @@ impl CopyRequest {
         CopyRequest { cancel: handle.clone(), ..self }
     }
 
-    /// Passes each event to `see` instead of [`Transfer::events`]. No event is dropped: the engine
-    /// calls `see` on its own threads and waits until the call returns.
+    /// Passes each event to `see` instead of [`Transfer::events`]. No event is dropped: the copy's
+    /// threads call `see` and wait until the call returns.
     pub fn on_event(self, see: impl Fn(Event) + Send + Sync + 'static) -> CopyRequest {
         CopyRequest { see: Some(Sink::Call(Arc::new(see))), ..self }
     }

@@ -1,4 +1,5 @@
-//! The queue between the engine, which never waits, and a reader that may be slow.
+//! The queue between the threads of the library, which never wait for it, and a reader that may be
+//! slow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

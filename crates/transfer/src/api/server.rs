@@ -214,7 +214,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Opens the ports and serves on the engine's threads, until [`Server::shutdown`], until the
+    /// Opens the ports and serves on separate threads, until [`Server::shutdown`], until the
     /// handle is dropped, or, with [`ServerBuilder::once`], until a transfer has ended.
     ///
     /// # Errors

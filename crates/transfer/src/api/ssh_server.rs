@@ -42,7 +42,7 @@ impl SshServer {
         SshServer { cancel: handle.clone(), ..self }
     }
 
-    /// Serves on the engine's thread until ssh ends. Dropping the future cancels the server.
+    /// Serves on a separate thread until ssh ends. Dropping the future cancels the server.
     ///
     /// # Errors
     /// ssh did not start this process, the memory is too small, no port is free, the client does

@@ -14,9 +14,9 @@ impl Large {
     /// again.
     ///
     /// The new file gets the chunks in the journal, and the chunks of an earlier run that the
-    /// source also has. Each is read, verified and written again. If there are such chunks, the old
-    /// file keeps its name and its journal until the sync of the new file has succeeded, so a kill
-    /// before this sync loses nothing.
+    /// source also has. Each is read, and written again if it verifies. If there are such chunks,
+    /// the old file keeps its name and its journal until the sync of the new file has succeeded, so
+    /// a kill before this sync loses nothing.
     pub(in crate::sink) fn restart(
         mut self,
         ground: &mut Ground,
