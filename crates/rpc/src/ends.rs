@@ -250,7 +250,7 @@ impl Ends {
         }
     }
 
-    /// Stops all running methods, because the other side has discarded the state of this program.
+    /// Stops all running methods of a client: the server's calls end with the connection.
     pub(crate) fn restart(&mut self) {
         self.running.clear();
         self.callee = Callee::new(!self.is_client, false);
