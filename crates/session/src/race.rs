@@ -40,7 +40,8 @@ struct Race {
     ipv6: Result<Endpoint, String>,
 }
 
-/// Opens a session to the first of `addresses` that answers.
+/// Opens a session to the first of `addresses` that answers. A server with another id ends all
+/// attempts.
 pub(super) async fn run(
     addresses: &[SocketAddr],
     identity: &Identity,

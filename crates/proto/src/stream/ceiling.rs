@@ -81,7 +81,7 @@ impl Arrivals {
     }
 
     /// The highest rate at which a frame arrived in the last 15 to 30 s; zero if no frame was long
-    /// enough.
+    /// enough. Without arrivals the value stays.
     pub fn carried(&self) -> Rate {
         self.highest[0].max(self.highest[1])
     }

@@ -1,4 +1,5 @@
-//! Configures devices through rtnetlink: ioctls would need root on the whole machine.
+//! Device settings through rtnetlink. An ioctl for the queue length would need root on the whole
+//! machine, and no ioctl limits the rate.
 
 use std::io;
 

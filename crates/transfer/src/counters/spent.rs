@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Counters;
 use super::board::Board;
 
-/// Elapsed time and CPU time of hashing and writing.
+/// Elapsed time and CPU time of hashing, writing and syncing.
 #[derive(Default)]
 pub(crate) struct Spent {
     time: Duration,

@@ -45,8 +45,8 @@ const TOGETHER: Span = Span::from_millis(20);
 /// Minimum interval of keep-alive datagrams.
 const ALIVE: Span = Span::from_millis(250);
 
-/// If more than one datagram in this many has arrived, the path has carried full datagrams: only
-/// the last block of a chunk can be short, and a chunk of 1 MiB has at least 17 blocks.
+/// If more than one datagram in this many has arrived, the path has probably carried full
+/// datagrams: of a full chunk, which has at least 17 blocks, only the last block can be short.
 const SHORT_ONES: u64 = 16;
 
 pub(crate) enum SendCommand {
