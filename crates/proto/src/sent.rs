@@ -1,5 +1,5 @@
 //! Departure times of datagrams. A pulse (the receiver's periodic report) echoes the number of a
-//! datagram; the time since that datagram left gives the round-trip time.
+//! datagram; the time since that datagram left, less the echo's age, is the round-trip time.
 
 use alloc::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use crate::time::{Span, Time};
 use crate::wire::{Echo, PacketNumber};
 
 const CAPACITY: usize = 4096;
-/// Bursts at most 1/`RESOLUTION` of a round trip apart share one entry.
+/// An entry covers the bursts of 1/`RESOLUTION` of a round trip.
 const RESOLUTION: u64 = 256;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentLog {
-    /// For each burst, oldest first: the number after its last datagram, and its sending time.
+    /// Oldest first: the number after the entry's last datagram, and when its first burst left.
     bursts: VecDeque<(u64, Time)>,
     first: u64,
 }

@@ -1,4 +1,4 @@
-//! Provokes the defects of Tsunami that Oak Ridge's study found, and checks that they do not occur.
+//! Recreates the conditions of Tsunami's defects in Oak Ridge's study; the defects must not occur.
 
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};

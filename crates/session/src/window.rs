@@ -8,9 +8,9 @@
 //! queue. It shrinks after a round that lost much or met a queue.
 //!
 //! A host that does not run for a moment also delays packets, so the delay of a round is the
-//! smallest one in its second half. The round after one that met a queue waits in the same queue,
-//! so its delay does not count. A loss of up to a sixteenth of a round counts as a property of the
-//! path.
+//! smallest one in its second half. The round after one that shrank the window because of a queue
+//! waits in the same queue, so its delay does not shrink the window again. A loss of up to a
+//! sixteenth of a round counts as a property of the path.
 //!
 //! After an earlier transfer over the path, the window may jump (`jump`).
 
@@ -36,8 +36,8 @@ pub(super) const BULK: u64 = 32 << 20;
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
-/// A round met a queue if it took longer than the shortest round by one part in [`QUEUE_SHARE`],
-/// and by [`UNREST`] (a host's own jitter).
+/// A round met a queue if it exceeded the shortest round by more than one part in [`QUEUE_SHARE`]
+/// and by more than [`UNREST`] (a host's own jitter).
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
 /// Bytes a second allowed beyond the window while no acknowledgement arrives, for at most
@@ -59,11 +59,11 @@ pub(super) struct Window {
     shortest: Option<Duration>,
     /// Whether a round was too large: since then the window grows slowly.
     met_the_end: bool,
-    /// Whether the previous round met a queue, which this one shares.
+    /// Whether the previous round shrank the window because of a queue, in which this round waits.
     drains: bool,
     /// The number of the last packet.
     last: u64,
-    /// The first packet after the last acknowledgement.
+    /// When the first packet after the last acknowledgement was sent.
     unacknowledged_since: Option<Instant>,
     jump: Jump,
 }
@@ -226,8 +226,8 @@ impl Controller for Window {
         }
     }
 
-    // quinn reports a loss after the acknowledgements that reveal it. After the round's end, only a
-    // jump counts the loss.
+    // quinn reports a loss after the acknowledgements that reveal it. If these end the round, only
+    // a jump counts the loss.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, persistent: bool, lost_bytes: u64) {
         if let Some(round) = &mut self.round {
             round.lost += lost_bytes;

@@ -263,7 +263,7 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
     if host.contains('@') {
         return Err(wrong("an unsupported user name"));
     }
-    // The path is relative to the root, so `lh://host//x` cannot leave the root.
+    // An absolute path would leave the root, so `lh://host//x` loses all its leading slashes.
     let path = rest[slash..].iter().position(|b| *b != b'/').map(|at| &rest[slash + at..]);
     Ok(Location::Daemon { host, port, path: path_of(path.unwrap_or_default()) })
 }

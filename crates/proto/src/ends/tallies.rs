@@ -34,7 +34,7 @@ impl Tallies {
         Tallies { layout, open: BTreeMap::new(), whole, skipped }
     }
 
-    /// Marks arrivals of one segment. Blocks beyond the object are ignored.
+    /// Marks arrivals of one segment. Blocks beyond the segment's end are ignored.
     pub(crate) fn mark(&mut self, segment: u32, run: &[Arrival]) -> Marked {
         let blocks = self.layout.blocks_in(segment);
         let mut known = run.iter().filter(|arrival| arrival.block.index < blocks).peekable();

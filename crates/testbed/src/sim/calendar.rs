@@ -1,8 +1,9 @@
 //! The event queue: events in the order of time, then of insertion.
 //!
-//! The heap has four children per node, which are neighbours in memory, so it is half as deep as a
-//! binary heap. A popped event leaves its place vacant for the next event that is added. Nearly
-//! every event adds another, so the heap is reordered once instead of twice.
+//! Each node of the heap has four children, so the heap is half as deep as a binary heap. The
+//! children are neighbours in memory. A popped event leaves its place vacant for an event that is
+//! added before the next pop. Nearly every event adds another, so the heap is reordered once
+//! instead of twice.
 
 use longhaul_proto::time::Time;
 

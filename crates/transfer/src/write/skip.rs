@@ -64,7 +64,7 @@ pub(crate) fn tidy(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Returns `ranges` without `others`; both are ascending and disjoint.
+/// Returns `ranges` without `others`; each list must be ascending and disjoint.
 pub(crate) fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::new();
     let mut first = 0;
