@@ -162,7 +162,7 @@ impl Place {
     }
 
     /// Returns whether a copy may replace this place: it is a regular file, or nothing is there.
-    /// Follows links.
+    /// Follows links. Always true in a store.
     pub(crate) fn may_be_replaced(&self) -> io::Result<bool> {
         let is_file = match self {
             Place::Ambient(path) => path.metadata().map(|found| found.is_file()),

@@ -174,7 +174,7 @@ impl FrameWriter {
         ended
     }
 
-    /// Sends a goodbye and ends this direction; does not wait.
+    /// Sends a goodbye and ends this direction; does not wait for the delivery.
     pub(super) async fn finish(&mut self) -> Result<(), Error> {
         self.greet();
         frame::encode_goodbye(None, &mut self.pending);

@@ -58,7 +58,7 @@ impl Random {
     }
 
     /// Number of failed trials before the first success of probability `share`; [`u64::MAX`] if
-    /// `share` is zero. Needs one random number.
+    /// `share` is zero. Uses at most one random number.
     pub(crate) fn failures_before_success(&mut self, share: f64) -> u64 {
         if share <= 0.0 {
             return u64::MAX;

@@ -37,7 +37,7 @@ const TROUBLED: [(u64, u64); 6] =
 const SHARES: Span = Span::from_secs(30);
 /// How long a path with a disturbance is observed.
 const WATCHED: Span = Span::from_secs(10);
-/// When a disturbance begins.
+/// When the rate changes, or the hole begins.
 const CHANGES: Span = Span::from_secs(4);
 const HOLE: Span = Span::from_secs(2);
 /// Share of a path's rate for plain UDP and short TCP connections.
@@ -216,8 +216,8 @@ impl Cell {
     }
 
     /// The scenario of a copy with the rate law `law`, and of the other traffic. `seed` selects the
-    /// random numbers, and changes round trip and queue by up to 2 %: otherwise two runs without
-    /// loss would be identical.
+    /// random numbers, and lengthens the round trip by up to 2 % and the queue by up to about 4 %:
+    /// otherwise two runs without loss would be identical.
     pub(super) fn scenario(&self, base: &Scenario, law: Law, seed: u64) -> Scenario {
         let mut scenario = self.network(base, seed);
         let lasts = if self.family.is_shared() { SHARES } else { WATCHED };

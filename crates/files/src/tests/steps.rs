@@ -14,7 +14,7 @@ fn place(disk: &Disk, path: &str) -> Place {
     Place::Stored { root: Store(disk.root()), path: path.into() }
 }
 
-/// The content of a small file may arrive before the sender says whether an existing file is equal.
+/// A file's content may arrive before the sender says whether the existing file is equal.
 #[test]
 fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one() {
     let options = SinkOptions { checksum: true, ..Default::default() };

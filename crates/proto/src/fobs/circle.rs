@@ -235,7 +235,7 @@ mod tests {
         Circle::new(Layout::new(object, segment, Bytes::new(1000), 1000).unwrap())
     }
 
-    /// Sends these blocks of a segment for the first time, numbered from `first`.
+    /// Sends these blocks of a segment for the first time, with packet numbers from `first` on.
     fn send(circle: &mut Circle, at: Time, segment: u32, blocks: Range<u32>, first: u64) {
         let last = first + blocks.len() as u64 - 1;
         circle.send_first(at, &Run { segment, blocks }, last, &RangeSet::new());

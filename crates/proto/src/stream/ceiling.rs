@@ -1,5 +1,5 @@
-//! Measures the rate that the path carries from the arrivals of frames, and limits the sending rate
-//! to it. A frame is sent as symbols, one in each datagram.
+//! Measures, by the arrivals of frames, the rate that the path carries, and limits the sending rate
+//! to that rate. A frame is sent as symbols, one in each datagram.
 //!
 //! The sending rate of a stream is planned from the reported loss and delays. The rate rises with
 //! the loss and with the variation of the delays. If the rate exceeds what the path carries, a
@@ -45,8 +45,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Takes in a datagram of `bytes` with the symbol `index` of a frame. A symbol that was sent
-    /// again does not extend the time of its frame, but its bytes count.
+    /// Takes in a datagram of `bytes` with the symbol `index` of a frame. A symbol below the highest
+    /// index so far was sent again or late: its bytes count, but it does not extend the frame.
     pub fn on_symbol(&mut self, now: Time, frame: u32, index: u16, bytes: u64) {
         if now >= self.ends {
             self.highest = [self.highest[1], Rate::ZERO];

@@ -10,7 +10,7 @@ use super::sys;
 /// Counts frames that a device dropped before the forwarder read them.
 pub(super) struct DeviceDrops(Counts);
 
-/// Counts datagrams lost in the receiving host.
+/// Counts datagrams that the receiving host dropped for lack of room.
 pub(super) struct SocketDrops {
     v4: Counts,
     /// `None` on a machine without IPv6.
@@ -48,7 +48,7 @@ impl SocketDrops {
         Ok(SocketDrops { v4: Counts::open("snmp")?, v6: Counts::open("snmp6").ok() })
     }
 
-    /// Datagrams dropped for lack of room. Datagrams that the kernel coalesced count as one.
+    /// Number of drops. Datagrams that the kernel coalesced count as one.
     pub(super) fn read(&self) -> u64 {
         let v6 = self.v6.as_ref().map_or(0, |v6| no_room_v6(&v6.text()));
         no_room_v4(&self.v4.text()) + v6

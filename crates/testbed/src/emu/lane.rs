@@ -19,8 +19,8 @@ pub(super) struct Lane {
     /// The node at the link's end, possibly a host.
     pub(super) to: usize,
     pub(super) link: Link,
-    /// The time of the latest offer. A link's time must not go back, but the packets of several
-    /// earlier links may come out of order.
+    /// The time of the latest offer. The packets of several earlier links may come out of order,
+    /// but a link's time must not go back, so no packet is offered before this time.
     pub(super) offered: Time,
     pub(super) due: VecDeque<Run>,
     /// Bunched packets ([`Run::bunched`]) that the queue or CoDel dropped.

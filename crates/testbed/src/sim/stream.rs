@@ -40,7 +40,8 @@ pub struct StreamOutcome {
     /// Frames that the receiver reported as missed, and frames after the last datagram that
     /// arrived.
     pub missed: u32,
-    /// Frames after their deadline: a failure, unless a queue or jitter delays every datagram.
+    /// Frames delivered after their deadline: a failure, unless a queue or jitter delays every
+    /// datagram.
     pub late: u32,
     /// Frames delivered out of order or with too few symbols, or neither delivered nor missed:
     /// bugs.
@@ -58,7 +59,7 @@ pub struct StreamOutcome {
 }
 
 impl StreamOutcome {
-    /// The delay that `share` of the frames did not exceed.
+    /// The delay that `share` of the delivered frames did not exceed.
     pub fn delay(&self, share: f64) -> Span {
         let last = self.delays.len().saturating_sub(1);
         let place = (self.delays.len() as f64 * share) as usize;
