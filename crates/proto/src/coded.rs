@@ -105,9 +105,10 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 
 /// Returns for each chunk the number of symbols to add to a round; `sent` has the number of blocks
 /// that the round sends of each chunk. All chunks together get at most `budget` symbols. If the
-/// budget is large enough, the round rarely needs another round; otherwise the chunks share the
-/// budget in proportion to their blocks. A first round that very probably needs another round sends
-/// only symbols that probably replace a loss, and keeps the others for that other round.
+/// budget is large enough, the round needs another round with at most one of the probabilities
+/// [`FAILURES`]; otherwise the chunks share the budget in proportion to their blocks. A first round
+/// that very probably needs another round sends only symbols that probably replace a loss, and
+/// keeps the others for that other round.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64, is_first: bool) -> Vec<u8> {
     let sum = |all: &[u8]| all.iter().map(|count| u64::from(*count)).sum::<u64>();
     let enough = |failure: f64| {

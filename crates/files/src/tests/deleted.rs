@@ -96,7 +96,8 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
     copy.sink.fail_entry(1, "it cannot be read");
     let outcome = copy.run().unwrap();
     assert!(outcome.kept_extra && outcome.deleted == 0);
-    // The source's list lacks the content of a folder that the source could not read.
+    // The source's list lacks the content of a folder that the source could not read, so that
+    // content must stay.
     let mut copy = open().unwrap();
     copy.sink.source_is_incomplete();
     assert!(copy.run().unwrap().kept_extra);

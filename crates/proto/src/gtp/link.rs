@@ -77,7 +77,7 @@ impl Link {
         capacity.rate(self.fixed).min(rest).min(self.limit)
     }
 
-    /// Returns whether C_r changed.
+    /// Takes the rate of a flow's first train; returns whether that changed the found capacity.
     pub(super) fn on_train(&self, capacity: &mut Capacity, rate: f64) -> bool {
         let (found, most) = (capacity.found().0, self.most(capacity));
         let is_new = capacity.given().is_none()

@@ -45,8 +45,9 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Takes in a datagram of `bytes` with the symbol `index` of a frame. A symbol below the highest
-    /// index so far was sent again or late: its bytes count, but it does not extend the frame.
+    /// Takes in a datagram of `bytes` with the symbol `index` of a frame. A symbol below the
+    /// highest index so far was sent again or late: its bytes count, but it does not extend the
+    /// frame.
     pub fn on_symbol(&mut self, now: Time, frame: u32, index: u16, bytes: u64) {
         if now >= self.ends {
             self.highest = [self.highest[1], Rate::ZERO];

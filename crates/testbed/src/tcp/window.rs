@@ -111,8 +111,8 @@ impl Window {
         self.count %= every;
     }
 
-    /// Reduces the window when a recovery begins, except BBR's. RFC 5681, (4), uses the flight size;
-    /// Linux uses the window (`tcp_reno_ssthresh`).
+    /// Reduces the window when a recovery begins, except BBR's. RFC 5681, (4), uses the flight
+    /// size; Linux uses the window (`tcp_reno_ssthresh`).
     pub(super) fn on_loss(&mut self) {
         self.threshold = match &mut self.growth {
             Growth::NewReno => (self.size / 2).max(2),
