@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// The longest path of a request, in bytes.
+/// Maximum bytes of the path of a request, without its first slash.
 const LONGEST: usize = 8192;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -64,8 +64,9 @@ impl RangeFile {
     /// beyond its end. Later reads return the new version.
     ///
     /// # Errors
-    /// The range ends beyond the largest offset (`Request`); another process changed the file
-    /// (`Unfinished`), or the system refuses (`File`). A part of the bytes may have been written.
+    /// The range ends beyond the largest offset (`Request`); another process changed or replaced
+    /// the file (`Unfinished`); the system refuses, or the bytes read back differ (`File`). A part
+    /// of the bytes may have been written.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = at.saturating_add(bytes.len() as u64);
         self.check_len(end)?;

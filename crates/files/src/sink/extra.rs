@@ -159,8 +159,8 @@ impl Sink {
         Ok(planned)
     }
 
-    /// Refuses the copy if it would remove more names than the limit, or any name although the
-    /// source has no files.
+    /// Refuses the copy if a check of [`Sink::would_delete`] fails. Checks only if the number of
+    /// removals has a limit or the source has no files.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
