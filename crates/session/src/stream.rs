@@ -138,7 +138,7 @@ pub(super) async fn accept(
 ) -> Result<Option<Session>, Error> {
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());
-    let rtt = RttWatch::once(tcp_round_trip(&stream).ok().flatten());
+    let rtt = RttWatch::once(None);
     let under = Under { remote, local_ip, carrier: "tls", rtt, tcp: None };
     let failed = |error: std::io::Error| Error::new(Kind::Unreachable, format!("TCP: {error}"));
     let Some(preface) = Preface::read(&mut stream).await.map_err(failed)? else {
