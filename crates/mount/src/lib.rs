@@ -142,7 +142,8 @@ impl Mount {
     fn detach(&mut self) -> io::Result<bool> {
         match self.unmounter.unmount() {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                rustix::mount::unmount(&self.at, UnmountFlags::DETACH)?;
+                let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+                rustix::mount::unmount(&self.at, flags)?;
                 Ok(true)
             }
             done => done.map(|()| false),

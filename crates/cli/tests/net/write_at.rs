@@ -334,8 +334,12 @@ fn a_client_refuses_an_answer_without_a_change() {
         vec![opened.clone()],
         vec![opened.clone(), made.clone()],
         vec![opened.clone(), FileData { bytes: b"x".to_vec(), ..made.clone() }],
-        vec![made],
+        vec![made.clone()],
     ] {
         assert!(write(lies).is_err());
     }
+    // Empty messages are signs of life, also before the file is open.
+    let waits = FileData::default();
+    let honest = vec![waits.clone(), waits.clone(), opened, made.clone(), waits, made];
+    assert!(write(honest).is_ok());
 }

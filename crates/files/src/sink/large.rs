@@ -473,7 +473,7 @@ impl Large {
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         // A failed sync loses a file's content, but not a folder's entries.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
-        // If the removal fails, the next copy to this name removes the journal.
+        // If the removal fails, the next copy of a large file to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));
         self.pending.clear();
         Ok(Named { root, is_name_synced })

@@ -249,9 +249,9 @@ impl Sink {
         let has_large = folder.look_if_there(&partial)?.is_some();
         let is_large = self.object.is_large(number);
         let begun = has_large && is_large;
-        if is_large && !has_large && !self.options.dry_run {
-            // A copy was killed after it gave the file its final name.
-            large::remove_journal(folder, &name)?;
+        if is_large && !has_large && found.is_some() && !self.options.dry_run {
+            // A copy was killed after it gave the file its final name. The journal does no harm.
+            let _ = large::remove_journal(folder, &name);
         }
         match found {
             Some(found) if found.kind == NameKind::Folder => return Err(folder_in_place()),

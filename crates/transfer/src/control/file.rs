@@ -169,8 +169,8 @@ pub struct FileOpened {
     pub nanos: u32,
 }
 
-/// In the first message, the opened file; then the next bytes of a range, never from two chunks of
-/// 1 MiB, or the end of a change. An empty message says that the server still waits for its disk.
+/// First the opened file; then the next bytes of a range, never from two chunks of 1 MiB, or the
+/// end of a change. An empty message says that the server still waits for its disk.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileData {
     /// The bytes, at most 256 KiB.
@@ -182,7 +182,7 @@ pub struct FileData {
     /// the file has one chunk.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
-    /// The opened file, in the first message only.
+    /// The opened file, in the first message that is not empty.
     #[prost(message, optional, tag = "3")]
     pub opened: Option<FileOpened>,
     /// Whether the oldest unanswered change is complete.

@@ -47,6 +47,9 @@ use longhaul_text::CallOption;
 const FAREWELL: Duration = Duration::from_secs(3);
 /// After this time, the client learns that another transfer may hold its destination.
 const HELD_NOTICE: Duration = Duration::from_secs(3);
+/// How long a program may take to end a copy that it has dropped. Until then, the copy still
+/// answers.
+const DROPPING: Duration = Duration::from_secs(2);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);
 /// The allowed sizes of a datagram in bytes.
@@ -135,11 +138,9 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Another copy may have locked the files. If its client is alive, do not wait for the lock.
-        // Otherwise wait for the idle timeout of a session: the copy of a lost client ends in that
-        // time.
-        files.options.patience =
-            if is_held { Duration::ZERO } else { session::Settings::default().idle };
+        // Another copy may have locked the files. The copy of a lost client ends in the idle
+        // timeout of a session. A living client may just be dropping its copy.
+        files.options.patience = if is_held { DROPPING } else { session::Settings::default().idle };
     }
     Ok(Arc::new(server.memory.enter_for(registered.peer).await?))
 }
