@@ -118,8 +118,8 @@ fn streams_and_channels_meet_over_ssh_across_a_long_path() {
          echo hello | {LONGHAUL} channel send {ends} b:lab/log",
         near("a")
     );
-    // On the host b: a receiver of the stream, then a subscriber that gets the last message of a
-    // room without other clients.
+    // On the host b: a receiver of the stream, then a subscriber of the room, which may come after
+    // the room's only sender has left.
     let receive = format!(
         "{}; {LONGHAUL} stream receive --check {ends} b:lab/cam > {here}/frames; \
          {LONGHAUL} channel receive --count 1 {ends} b:lab/log > {here}/message",

@@ -165,7 +165,7 @@ pub(super) fn run_first() -> io::Result<()> {
     schedule(libc::SCHED_RR, 1)
 }
 
-/// Runs the thread only on idle processors (`SCHED_IDLE`).
+/// Gives the thread the lowest priority (`SCHED_IDLE`).
 pub(super) fn run_last() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }
@@ -191,7 +191,7 @@ pub(super) fn set_option(
     checked(result).map(drop)
 }
 
-/// The numbers of segments with data that a TCP socket has sent, and of repeats.
+/// The numbers of segments with data that a TCP socket has sent, and of retransmissions.
 pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     // Offsets in the kernel's `struct tcp_info` (include/uapi/linux/tcp.h), which only grows.
     const TOTAL_RETRANS: usize = 100;
