@@ -376,8 +376,8 @@ async fn write(
     }
 }
 
-/// Runs a watch until it fails, the program drops its receiver, or `stopped` is true. Then says
-/// goodbye, if the stream is open.
+/// Runs a watch until it fails, the program drops its receiver, or `stopped` is true. Unless the
+/// watch fails, says goodbye if the stream is open.
 async fn watch(
     connection: Connection,
     mut watching: Watching,

@@ -284,8 +284,8 @@ impl Running {
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);
-                    // No member gets the new key before the bridge: `ears` holds no datagrams for
-                    // it.
+                    // The bridge handles a new epoch before it reads the socket, so `ears` holds
+                    // no datagrams of the new epoch.
                     ears.renew(clock::now(), epoch, &mut Vec::new());
                 }
                 () = bridge.due() => bridge.renew(),

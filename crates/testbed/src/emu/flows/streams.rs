@@ -17,7 +17,7 @@ const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
 /// The minimum, default and maximum of a TCP buffer in bytes, without a configured window. 256 MiB
-/// are enough for 10 Gbit/s and 200 ms.
+/// are more than twice the data in flight at 10 Gbit/s and 100 ms.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";
 
 pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), String> {
