@@ -89,7 +89,7 @@ pub struct Message {
     pub number: u64,
     /// When the application gave the message to the sender, in microseconds of the sender's clock.
     pub at: u64,
-    /// When the sender got the message, in microseconds of this host's clock, as far as known.
+    /// The same time as `at`, in microseconds of this host's clock, as far as known.
     pub born: i64,
     /// Number of links between servers that the message has passed.
     pub hops: u32,

@@ -124,7 +124,7 @@ impl NetbltSender {
         if self.end.is_there(segment, 0) {
             self.end.set_whole(segment);
         }
-        // The OK of an earlier buffer may carry an older offer, so that offer is ignored.
+        // The OK of an earlier buffer may carry an older offer, which is ignored.
         if ok.buffer >= self.offered_with {
             self.offered_with = ok.buffer;
             let offered = |burst: Burst| (burst.rate(self.datagram), u64::from(burst.size));
