@@ -23,7 +23,7 @@ pub(crate) struct SenderCounts {
     pub first: u64,
     /// Declared lost, repeatedly if retransmissions are lost.
     pub lost: u64,
-    /// Window reductions for losses, without timeouts.
+    /// Recoveries after losses, without timeouts.
     pub recoveries: u64,
     /// Retransmission timeouts, including those of the SYN.
     pub timeouts: u64,
