@@ -148,7 +148,7 @@ pub(crate) struct Shadow {
     held: (Time, f64),
     /// Whether the last round had a queue that needs draining.
     has_queue: bool,
-    /// [`Shadow::cap`] after the last report.
+    /// [`Shadow::cap`] after the last report that left no windows in use.
     capped: Rate,
     shared_at: Time,
     /// The shadow window's rate, in bits a second.
