@@ -8,7 +8,7 @@ use super::cutter::{CODED, HEAD, LENGTH, MAX_GROUP, REPAIR, REPAIR_HEAD};
 use super::seen::{Numbers, Placed};
 use crate::fec::{Decoder, Scheme, Shape};
 
-/// Number of the newest groups whose datagrams are kept, to restore lost datagrams.
+/// How many of the newest groups keep their datagrams, to restore lost ones.
 const GROUPS: u64 = 64;
 /// Maximum bytes of the datagrams that all groups together keep.
 const GROUP_BYTES: usize = 4 << 20;

@@ -290,7 +290,7 @@ impl Link {
         serialiser.accept(now, wire, rate, queue).ok_or(Fate::QueueFull)
     }
 
-    /// When a packet arrives that left the near end at `sent`.
+    /// The arrival time of a packet that left the near end at `sent`.
     fn arrival(&mut self, sent: Time) -> Time {
         let mut at = sent + self.spec.delay;
         let jitter = self.spec.jitter;
