@@ -49,7 +49,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const HELD_NOTICE: Duration = Duration::from_secs(3);
 /// How long a program may take to end a copy that it has dropped. Until then, the copy still
 /// answers.
-const DROPPING: Duration = Duration::from_secs(2);
+const DROPPING: Duration = Duration::from_millis(500);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);
 /// The allowed sizes of a datagram in bytes.
