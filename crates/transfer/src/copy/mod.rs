@@ -175,8 +175,8 @@ async fn run(
                     return Ok(attempt.remember(summing::summary(options, &attempt, finished)?));
                 }
             },
-            // The server cannot be reached over TCP either. Its control stream over QUIC worked, and
-            // now carries the data.
+            // The server cannot be reached over TCP either. Its control stream over QUIC worked,
+            // and now carries the data.
             Err(End::Fatal(error))
                 if fell_back && error.kind == ErrorKind::Unreachable && !attempt.was_refused() =>
             {
