@@ -113,7 +113,7 @@ impl Screen {
         }
     }
 
-    /// Uses a poisoned lock too: it only means that a thread panicked while it drew.
+    /// Uses a poisoned lock too: the poison only means that a thread panicked while drawing.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }

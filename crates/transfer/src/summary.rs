@@ -75,10 +75,10 @@ pub struct Summary {
     pub bytes: u64,
     /// Regular files of the object.
     pub files: u64,
-    /// Files that got their final name in this run.
+    /// Files that got their final name in this run, or would get it in a dry run.
     pub copied_files: u64,
-    /// Bytes of the object that this run copied. Existing bytes and bytes of failed files do not
-    /// count.
+    /// Bytes of the object that this run copied, or would copy in a dry run. Existing bytes and
+    /// bytes of failed files do not count.
     pub copied_bytes: u64,
     /// Symbolic links that this run created.
     pub links: u64,

@@ -238,7 +238,7 @@ fn a_local_copy_whose_last_sync_fails_reports_failure() {
     let tree = here.start_in(&fails, &["-r", "t", "tree"]).end();
     assert_ne!(tree.status, Some(0), "{tree}");
     assert!(tree.to_string().contains("sync"), "{tree}");
-    // The same commands resume.
+    // A further run completes each copy.
     here.cp(&["big", "new"]).summary();
     here.cp(&["-r", "t/", "tree"]).summary();
     assert_eq!(names(&here.at("tree")), ["empty", "small"]);

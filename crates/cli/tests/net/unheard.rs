@@ -44,8 +44,8 @@ fn goes_into_the_same_place(restarted: bool) {
     assert_eq!(copy().summary()["skipped_files"], FILES);
     assert_same(&pair.here.join("lots"), &pair.there.join("end"));
     assert!(remains(&pair.there).is_empty());
-    // The client has seen the end of this copy. The next one copies into the existing folder, like
-    // the cp of coreutils.
+    // The client has seen the end of the copy above, so this copy goes into the existing folder,
+    // as with the cp of coreutils.
     copy().summary();
     assert_same(&pair.here.join("lots"), &pair.there.join("end/lots"));
 }

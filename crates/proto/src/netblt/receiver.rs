@@ -1,5 +1,5 @@
-//! The receiving end. It tells the sender how many buffers may be sent (GO), and confirms complete
-//! buffers (OK). When a buffer's data timer expires, it requests the missing blocks (RESEND).
+//! The receiving end. It tells the sender how many buffers may be sent (GO), confirms complete
+//! buffers (OK), and requests a buffer's missing blocks when its data timer expires (RESEND).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;

@@ -98,7 +98,8 @@ const DRAINS: f64 = 0.97;
 const TRAINS: usize = 5;
 /// A round takes at least a round trip, [`ROUND`] seconds and [`ROUND_LEN`] datagrams
 /// ([`LEAST_LEN`] for a copy of the lowest weight beside others). A round that takes more than
-/// [`LONGEST`] times its least duration contains a pause and is discarded.
+/// [`LONGEST`] round trips, and more than [`LONGEST`] times [`ROUND`] seconds, may contain a pause
+/// and is discarded.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;
 const LONGEST: f64 = 4.0;

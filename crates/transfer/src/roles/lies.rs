@@ -215,7 +215,7 @@ fn a_chunk_changed_after_its_comparison_is_requested_again() {
         old[CHUNK as usize] ^= 1;
         let copy = folder.join("copy");
         std::fs::write(&copy, old).unwrap();
-        // A different time, so that the file does not count as equal.
+        // The file also has a different time.
         let copy = std::fs::File::options().write(true).open(copy).unwrap();
         copy.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     });
