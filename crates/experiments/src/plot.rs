@@ -62,7 +62,7 @@ pub enum Scale {
     Names(Vec<String>),
 }
 
-/// A line of a plot, or its bars.
+/// A line of a plot, or a set of bars or tiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// The label in the legend.

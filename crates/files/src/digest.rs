@@ -266,7 +266,7 @@ mod tests {
         let mut builder = RootBuilder::new((1 << 20) * CHUNK);
         for chunk in 0..1 << 20 {
             builder.give(chunk, [0; 32]);
-            // One subtree for each power of two up to 2^20.
+            // One subtree for each power of two below 2^20, and the last chunk.
             assert!(builder.subtrees.len() <= 21);
         }
         assert!(builder.root().is_some());

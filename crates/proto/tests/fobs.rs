@@ -1,6 +1,7 @@
-//! Properties of FOBS: at a loss of up to 5 % it keeps a path full with bounded waste, even if the
-//! receiver has little memory. FOBS is greedy: it resends unacknowledged blocks instead of waiting.
-//! `fobs-table` is less greedy during congestion: its table has twenty states, each with a rate.
+//! Properties of FOBS: at a loss of up to 5 % it keeps a path full with bounded waste, and nearly
+//! full if the receiver has little memory. FOBS is greedy: it resends unacknowledged blocks instead
+//! of waiting. `fobs-table` is less greedy during congestion: its table has twenty states, each
+//! with a rate.
 
 use longhaul_proto::endpoint::Event;
 use longhaul_proto::layout::Layout;

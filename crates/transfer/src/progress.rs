@@ -141,7 +141,7 @@ pub enum SourceState {
     Receiving,
     /// The source has sent its chunks, and waits in case another source fails.
     Waiting,
-    /// The source is silent; its chunks were reassigned to the other sources.
+    /// The source is silent. Replicas reassign its chunks to the other sources.
     Silent,
     /// The source is being retried after a failure.
     Retrying,

@@ -250,7 +250,7 @@ impl Sink {
         let is_large = self.object.is_large(number);
         let begun = has_large && is_large;
         if is_large && !has_large && found.is_some() && !self.options.dry_run {
-            // A copy was killed after it gave the file its final name. The journal does no harm.
+            // A copy killed after the final rename leaves a journal. If it stays, it does no harm.
             let _ = large::remove_journal(folder, &name);
         }
         match found {

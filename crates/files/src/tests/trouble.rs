@@ -31,8 +31,8 @@ fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
         let mut copy =
             Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &SinkOptions::default())
                 .unwrap();
-        // The handle that is open by now must not hide the change. The exception is an unlinked
-        // file, whose content is still correct.
+        // The handle that is open by now must not hide the change. An unlinked file would still be
+        // read correctly through it, so in those two cases the handle is not open yet.
         let missing = copy.missing();
         if !matches!(reason, "No such file" | "symbolic link") {
             copy.step(missing[0]).unwrap();
