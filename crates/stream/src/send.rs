@@ -203,7 +203,7 @@ impl Drop for Control {
 
 impl Control {
     /// Sends over the link `first` until `finished` returns the number of frames and the server has
-    /// received it. If the connection is lost, calls `connect` for up to `retry_for`.
+    /// received this number. If the connection is lost, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
     /// The server refuses the stream, the deadline cannot be met, no datagram arrives, or the

@@ -19,7 +19,7 @@ const RATES: (f64, f64) = (0.001, 10_000.0);
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 /// Maximum number of frames in a payload.
 const GROUP: u32 = 10_000;
-/// Bytes of the length before a payload's frames.
+/// Bytes of the length before each frame of a payload.
 pub(crate) const LENGTH: usize = 4;
 /// Maximum time in a message about the path.
 const LONGEST: Span = Span::from_secs(60);

@@ -26,7 +26,7 @@ use crate::{clock, wait};
 
 /// Maximum number of receiving system calls before timers and mailboxes are handled.
 const CALLS_PER_TURN: usize = 64;
-/// Maximum number of consecutive receive errors; one more closes the port.
+/// Maximum number of receive errors with no datagram between them; one more closes the port.
 const MAX_ERRORS: u32 = 100;
 
 pub(super) struct ReceiveLoop {

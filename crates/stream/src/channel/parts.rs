@@ -46,7 +46,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Returns the number of bytes of the incomplete message.
+    /// Returns how many bytes of the incomplete message have arrived.
     pub fn held(&self) -> usize {
         self.begun.as_ref().map_or(0, |(_, bytes, ..)| bytes.len())
     }

@@ -24,7 +24,8 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{self, keys, micros};
 
-/// Maximum content that waits for the server, in KiB. A message counts as its whole KiB plus one.
+/// Maximum content that waits for the server, in KiB, except in the mode `latest`. A message counts
+/// as its whole KiB plus one.
 const ROOM: usize = 64 << 10;
 /// Limit on unacknowledged messages.
 const WINDOW: usize = 8_192;

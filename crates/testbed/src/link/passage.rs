@@ -176,7 +176,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Creates a link from `spec`; `seed` determines every fate.
+    /// Creates a link from `spec`; `seed` is the seed of its random numbers.
     pub fn new(spec: LinkSpec, seed: u64) -> Link {
         let mut random = Random::new(seed);
         let loss = LossState::new(&spec.loss, &mut random);

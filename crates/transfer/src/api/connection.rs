@@ -152,8 +152,8 @@ impl Connection {
 
     /// Opens the file at `path` for reads and for changes in place, and creates it if it is
     /// missing. The client needs the right to read and the right to write. As long as the file is
-    /// open, nobody else can open it for changes. A copy to the same name replaces the file; calls
-    /// on the replaced file then fail.
+    /// open, other requests to open it for changes fail, if the server's file system has locks. A
+    /// copy to the same name replaces the file; calls on the replaced file then fail.
     ///
     /// # Errors
     /// As [`Connection::open_file`]; or the file is locked, or must not be changed in place.

@@ -103,7 +103,7 @@ impl Trust {
         self
     }
 
-    /// Also adds `pins`; a pin without a server applies to every server.
+    /// Also adds `pins`; a pin without a server applies to servers without their own pin.
     #[must_use]
     pub fn pins(mut self, pins: impl IntoIterator<Item = ServerPin>) -> Trust {
         self.pins.extend(pins);

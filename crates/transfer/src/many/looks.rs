@@ -1,9 +1,8 @@
 //! Surveys all replicas (requests the hashes of their objects), each in a separate task.
 //!
-//! A slow, silent or absent source does not delay the copy. The copy begins soon after more than
-//! half of the named sources agree, or once each was tried. The surveys of the other sources
-//! continue, with retries as [`CopyOptions`] allows. A source takes part once its object is known
-//! to be the same.
+//! The copy begins soon after more than half of the named sources agree, or once each was tried.
+//! The surveys of the other sources continue, with retries as [`CopyOptions`] allows. A source
+//! takes part once its object is known to be the same.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

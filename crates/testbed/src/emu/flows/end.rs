@@ -27,7 +27,7 @@ pub struct FlowEnd {
     pub took: Span,
     /// A copy's session setup, as a part of `took`.
     pub setup: Span,
-    /// Whether the flow delivered everything, or ran its full time.
+    /// Whether the flow delivered everything (UDP: sent everything), or ran its full time.
     pub finished: bool,
     /// Why the flow did not finish.
     pub error: Option<String>,
