@@ -33,7 +33,7 @@ enum Of {
 }
 
 /// Carries the session of the client behind the relay: QUIC, or four TCP connections if the relay
-/// blocks UDP.
+/// blocks QUIC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Carrier {
     Quic,

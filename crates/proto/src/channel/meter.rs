@@ -21,7 +21,7 @@ pub struct Stats {
     pub lost: u64,
     /// Messages that arrived after a message that was sent later.
     pub reordered: u64,
-    /// Rate of this content over the last one to two seconds.
+    /// Rate of the content over the last one to two seconds.
     pub goodput: Rate,
     /// Rate of the bytes that [`Meter::on_bytes`] counted over the last one to two seconds.
     pub throughput: Rate,

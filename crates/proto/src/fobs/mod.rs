@@ -116,8 +116,8 @@ pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     104_857_600.0,
 );
 
-/// The paper's FOBS has no chunks: it resends losses after a segment. This default, the largest
-/// chunk, leaves the segment as the only limit.
+/// The paper has no chunks. This default, the largest chunk, leaves the segment as the only limit:
+/// losses are resent after a segment.
 pub(crate) const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
 pub(crate) const ROW: Row = Row {

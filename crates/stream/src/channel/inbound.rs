@@ -56,7 +56,7 @@ pub(crate) struct Counts {
     pub(crate) late: AtomicU64,
     /// Half of the round-trip time in microseconds, set by the flow's task.
     pub(crate) path: AtomicU64,
-    /// Losses and spread of delays; `None` if messages have no deadline.
+    /// Losses and spread of delays; `None` without a deadline, and before the first datagram.
     seen: Mutex<Option<(Losses, Span)>>,
 }
 

@@ -304,7 +304,8 @@ fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
     }
 }
 
-/// Draws some of a protocol's settings: near their defaults, or anywhere in their ranges.
+/// Draws some of a protocol's settings: near their defaults, or at the ends or in the middle of
+/// their ranges.
 fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bounds: &mut Bounds) {
     let mut given = Vec::new();
     let fixed = OWN.iter().find(|(name, _)| *name == row.name);
