@@ -208,7 +208,7 @@ impl Rbudp {
         let resends = resends(payload, packet, loss);
         let resent = resent(payload, loss, resends.unwrap_or(0));
         let rounds = u64::from(resends.unwrap_or(0)) + 1;
-        // Equation 2 depends only on the sum of the rounds' sizes.
+        // Equation 2 needs only the sum of the rounds' sizes, not each size.
         let total = match resends {
             Some(_) => payload / rate + resent / rate + (rtt + ack) * rounds,
             None => Span::MAX,

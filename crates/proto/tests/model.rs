@@ -2,9 +2,10 @@
 //! and with a receiver that sends any message.
 //!
 //! The model knows only two facts about a protocol: whether it sends listed losses before new
-//! blocks, and whether it resends only reported blocks. For each block the model tracks how often
-//! the block was sent, how often it was named as missing, and whether it is known to have arrived.
-//! A message that the sender refuses has no effect on the model.
+//! blocks, and whether, without a timeout, it resends only blocks that were named as missing. For
+//! each block the model tracks how often the block was sent, how often it was named as missing, and
+//! whether it is known to have arrived. A message that the sender refuses has no effect on the
+//! model.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

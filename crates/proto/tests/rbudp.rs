@@ -29,8 +29,7 @@ fn a_perfect_path_costs_the_sending_and_one_round_trip() {
         let best = Bytes::new(blocks * 1032) / RATE + RTT;
         let (took, _) = run(1, blocks, 0.0);
         assert!(took < best + RTT / 8, "{took}, at best {best}");
-        // The rate includes each datagram's 32 bytes of header and seal. Without them the flow
-        // would end earlier than this.
+        // The rate includes each datagram's 32 bytes of header and seal.
         let least = Bytes::new(blocks * 1032) / RATE + RTT / 2;
         assert!(took >= least - least / 200, "{took}, at least {least}");
     }

@@ -103,7 +103,7 @@ pub(crate) struct Receiving {
     port: PortHandle,
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
-    /// The size of a grant in a measurement, which keeps no data and needs no memory.
+    /// The size of a grant in a measurement, which drops the files' data and needs no memory.
     free_room: Option<Bytes>,
     memory: Arc<MemoryPart>,
     granted: Bytes,
@@ -188,7 +188,8 @@ impl Receiving {
         }
     }
 
-    /// Processes a datagram with a block; returns whether it was genuine.
+    /// Processes a datagram with a block; returns whether the datagram was genuine and its block
+    /// was taken.
     fn on_block(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         match self.placer.place(now, datagram) {
             Ok(Some(block)) => {

@@ -26,7 +26,7 @@ const LEAST: f64 = 0.01;
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     open: RangeSet,
-    /// The number of sources that have not had a lease yet.
+    /// The number of expected sources that have not asked for a lease yet.
     expected: u64,
     /// Chunks that are leased a second time.
     twice: RangeSet,
@@ -39,7 +39,7 @@ struct Lease {
     /// The source's recent rate in chunks a second, once measured.
     rate: Option<f64>,
     silent: bool,
-    /// Whether the source has had a lease before.
+    /// Whether the source has asked for a lease before.
     known: bool,
 }
 

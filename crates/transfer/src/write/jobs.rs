@@ -94,7 +94,7 @@ pub(crate) enum WriterEvent {
 pub(crate) type SourceJob = (usize, Job);
 
 /// Maximum bytes of digests, answers and failures that may wait for the thread. Chunks do not
-/// count, because grants limit them.
+/// count: grants limit chunks from datagrams, and permits limit chunks from streams.
 const MOST_WAITING: usize = 256 << 20;
 
 /// The sender of one source to a writing thread. Clones send for the same source.
