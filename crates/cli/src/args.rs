@@ -160,7 +160,7 @@ fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     config::load(&Cli::command(), wanted)
 }
 
-/// Returns the exit status.
+/// Prints the error, as an event too if `--json` asks for events, and ends the process.
 fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     let subcommand = argv.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let error = habits::explain(error, subcommand);

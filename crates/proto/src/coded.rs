@@ -105,7 +105,7 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 
 /// Returns for each chunk the number of symbols to add to a round; `sent` has the number of blocks
 /// that the round sends of each chunk. All chunks together get at most `budget` symbols. If the
-/// budget is large enough, the round needs another round with at most one of the probabilities
+/// budget is large enough, the probability that the round needs another round is at most one of
 /// [`FAILURES`]; otherwise the chunks share the budget in proportion to their blocks. A first round
 /// that very probably needs another round sends only symbols that probably replace a loss, and
 /// keeps the others for that other round.

@@ -360,7 +360,7 @@ impl State {
         }
     }
 
-    /// Writes a file's dirty pages back; with `fails` some of them are lost.
+    /// Writes a file's dirty pages back; with `fails` each of them may be lost.
     fn write_back(&mut self, number: u64, fails: bool) {
         let is_short = self.inodes.get(&number).is_some_and(Inode::is_short);
         self.lost.0 += u64::from(fails && !is_short);
