@@ -158,8 +158,9 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     Ok(Ok(text))
 }
 
-/// Loads the `wanted` settings from the system's file and the user's file; each key except
-/// `server-id` occurs at most once. `root` defines the valid keys and values.
+/// Loads the `wanted` settings from the user's file and, unless [`FOLDER_VARIABLE`] is set, from
+/// the system's file; each key except `server-id` occurs at most once. `root` defines the valid
+/// keys and values.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {

@@ -355,7 +355,7 @@ pub trait Receiver: Send {
     }
 
     /// Reports the speed of the host's card and the other traffic on its access link. The driver
-    /// calls it several times a second from the start.
+    /// calls it from the start, several times a second while the link carries traffic.
     fn set_others(&mut self, _: Time, _: Others) {}
 
     /// Sets a limit for all flows together, in bits a second of UDP payload. A receiver whose

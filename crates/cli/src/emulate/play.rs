@@ -9,7 +9,7 @@ use longhaul_testbed::emu::{Emulation, EmulationError};
 use super::programs::{self, CaughtSignals, EXIT_TIME_LIMIT, Event, Events};
 use super::{Plan, say};
 
-/// Exit status if a flow failed, or ended unfinished before the time limit.
+/// Exit status if all flows ended before the time limit, and a flow failed or is unfinished.
 const EXIT_UNFINISHED: u8 = 1;
 
 pub(super) struct Played {

@@ -1,4 +1,4 @@
-//! Text about cases without an emulated value.
+//! Text about cases without an emulated or a simulated value.
 
 use std::collections::BTreeSet;
 

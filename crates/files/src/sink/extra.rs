@@ -2,8 +2,8 @@
 //! deletion removes them at its end.
 //!
 //! The walk passes through the destination and the manifest in parallel. Both have the same order,
-//! so the walk needs no table of names. It opens each folder by its parent's handle, does not
-//! follow links, and does not enter other file systems.
+//! so the walk needs no table of names. It opens each folder by its parent's handle, and does
+//! not follow links. Folders that the source lacks stay if they are on another file system.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
 //! began may belong to other copies, so they stay. Their change time (ctime) decides, because no

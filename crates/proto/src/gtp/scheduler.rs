@@ -49,8 +49,8 @@ pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
         *work += 1;
         let demand = demands[flow];
         let fair = left * (demand.weight / weight).min(1.0);
-        // Lines 4, 5 and 9: the estimate if it is below the fair share. All later flows have
-        // estimates per weight at least as high, so the rest is divided by weight.
+        // Lines 4, 5 and 9: the lower of the estimate and the fair share. Once a flow gets its fair
+        // share, all later flows do too: their estimates per weight are at least as high.
         shares[flow] = demand.estimate.min(fair);
         left = (left - shares[flow]).max(0.0);
         weight -= demand.weight;

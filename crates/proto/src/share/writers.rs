@@ -6,7 +6,7 @@
 //! before. From then on the server refuses edits of the old stream. The server remembers which of
 //! the last [`WINDOW`] edits were made, and stores this on disk together with the values. Edits of
 //! presence (values that vanish with the writer) are remembered only in memory, until the presence
-//! vanishes.
+//! vanishes; if such an edit is sent again after that, it is applied again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -34,7 +34,7 @@ pub struct Expanded {
 }
 
 impl Client {
-    /// Returns the locations that `pattern` matches, in order. `*`, `?`, `[…]` and `{…,…}` match
+    /// Returns the locations that `pattern` matches, sorted. `*`, `?`, `[…]` and `{…,…}` match
     /// within a path component. A literal name takes precedence over the pattern. Only a dot
     /// matches a leading dot. A local location, an HTTP location, or a location without a pattern
     /// is returned unchanged, and no host is contacted.
