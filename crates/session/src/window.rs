@@ -42,7 +42,9 @@ const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
 /// Bytes a second allowed beyond the window while no acknowledgement arrives, for at most
 /// [`LONGEST_OUTAGE`]. A full window permits only probes, whose interval doubles (RFC 9002, section
-/// 6.2.1), so the connection would otherwise notice the end of an outage late.
+/// 6.2.1), so the connection would otherwise notice the end of an outage late. The first
+/// acknowledgement after an outage may be one for packets from before it: until the packets of the
+/// outage count as lost, they need this room, and the next packet needs more.
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
@@ -63,8 +65,10 @@ pub(super) struct Window {
     drains: bool,
     /// The number of the last packet.
     last: u64,
-    /// When the first packet after the last acknowledgement was sent.
+    /// Since when packets wait for an acknowledgement.
     unacknowledged_since: Option<Instant>,
+    /// Bytes that were in flight beyond the window at the last acknowledgement.
+    beyond: u64,
     jump: Jump,
 }
 
@@ -99,6 +103,7 @@ impl Window {
             drains: false,
             last: 0,
             unacknowledged_since: None,
+            beyond: 0,
             jump: Jump::default(),
         }
     }
@@ -124,8 +129,14 @@ impl Window {
         }
     }
 
+    /// Returns how many bytes are allowed beyond the window.
+    fn room(&self, now: Instant) -> u64 {
+        let since = self.unacknowledged_since;
+        let waited = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.beyond + (waited.min(LONGEST_OUTAGE).as_secs_f64() * UNACKNOWLEDGED) as u64
+    }
+
     fn arrived(&mut self, bytes: u64) {
-        self.unacknowledged_since = None;
         if let State::Sent(flight) = self.jump.state
             && flight.validating
             && !flight.retreats
@@ -209,10 +220,12 @@ impl Controller for Window {
     fn on_end_acks(
         &mut self,
         now: Instant,
-        _in_flight: u64,
+        in_flight: u64,
         app_limited: bool,
         largest_packet_num_acked: Option<u64>,
     ) {
+        self.beyond = in_flight.saturating_sub(self.bytes).min(self.room(now));
+        self.unacknowledged_since = (self.beyond > 0).then_some(now);
         if let Some(round) = &mut self.round {
             round.idle |= app_limited;
             let round = *round;
@@ -244,9 +257,7 @@ impl Controller for Window {
     fn on_mtu_update(&mut self, _: u16) {}
 
     fn window(&self) -> u64 {
-        let unacknowledged =
-            self.unacknowledged_since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.bytes + (unacknowledged.min(LONGEST_OUTAGE).as_secs_f64() * UNACKNOWLEDGED) as u64
+        self.bytes + self.room(Instant::now())
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -330,10 +341,27 @@ mod tests {
         window.on_sent(now - Duration::from_secs(9), PACKET, 2);
         let room = window.window() - FLOOR;
         assert!((20_480..21_000).contains(&room), "{room}");
-        window.arrived(PACKET);
+        window.on_end_acks(now, 0, false, None);
         assert_eq!(window.window(), FLOOR);
         window.on_sent(now - Duration::from_secs(100), PACKET, 3);
         assert_eq!(window.window() - FLOOR, 61_440);
+    }
+
+    #[test]
+    fn after_an_outage_an_old_acknowledgement_leaves_room_for_new_packets() {
+        let mut window = Window::new();
+        let back = Instant::now();
+        let after = |seconds| back + Duration::from_secs(seconds);
+        window.on_sent(back - Duration::from_secs(20), PACKET, 1);
+        assert_eq!(window.room(back), 40_960);
+        // Of the packets sent since, none is acknowledged.
+        window.on_end_acks(back, FLOOR + 40_000, false, None);
+        assert_eq!([0, 1, 2].map(|s| window.room(after(s))), [40_000, 42_048, 44_096]);
+        window.on_end_acks(after(1), FLOOR + 50_000, false, None);
+        assert_eq!(window.room(after(1)), 42_048);
+        // Now all but one of the outage's packets count as lost.
+        window.on_end_acks(after(2), PACKET, false, None);
+        assert_eq!([2, 3].map(|s| window.room(after(s))), [0, 0]);
     }
 
     /// A path without a limit on rate.

@@ -98,8 +98,8 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         Way::Push => pair.copy(flags, "object", pair.at("copy")),
         Way::Pull => pair.copy(flags, pair.at("object"), "copy"),
     };
-    // At this rate a progress event comes long before the end.
-    let flags = cell.flags(&["--rate=20M", "--segment=1Mi", "--retry-for=0s", IMPATIENT]);
+    // At this rate a progress event comes at least 9 s before the end.
+    let flags = cell.flags(&["--rate=8M", "--segment=1Mi", "--retry-for=0s", IMPATIENT]);
     let mut copy = start(&pair, &flags);
     copy.progressed(2_500_000);
     match end {
