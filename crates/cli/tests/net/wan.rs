@@ -122,11 +122,10 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
     let args = ["--protocol=rbudp", "--rate=94M", "--segment=2Mi"];
     let ended = wan.start(Way::Push, &args).end();
     let summary = ended.summary();
-    let waste = summary["waste"].as_f64().expect("it is a number");
-    let blocks = summary["blocks"].as_f64().expect("it is a count");
-    // The tolerance is five standard deviations of the loss ratio, plus one percentage point.
-    let chance = 5.0 * (LOSS * (1.0 - LOSS) / blocks).sqrt();
-    assert!(waste <= LOSS / (1.0 - LOSS) + 0.01 + chance, "{ended}");
+    let number = |name: &str| summary[name].as_f64().expect("it is a number");
+    // A machine that does not run the emulator in time loses more than the link.
+    let lost = number("path_lost") / number("blocks");
+    assert!(number("waste") <= lost + 0.01, "{ended}");
     wan.assert_copied(Way::Push);
 
     let mut copy = wan.start(Way::Push, &args);
