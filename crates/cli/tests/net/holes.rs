@@ -1,6 +1,8 @@
 //! Paths that drop large datagrams silently.
 
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 use super::{Relayed, WAYS};
 
@@ -33,6 +35,26 @@ fn a_new_size_limit_of_the_path_starts_a_new_search_and_the_copy_continues() {
         // Incomplete chunks are sent again.
         assert!(ended.taken_up() >= 6_000_000, "{way:?} {ended}");
         assert!(summary["payload_bytes"].as_u64() <= Some(1300), "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_path_that_drops_all_data_for_a_while_keeps_its_datagram_size() {
+    for way in WAYS {
+        let rig = Relayed::new(30_000_000);
+        let (from, to, _) = rig.way(way);
+        let mut copy = rig.pair.start(&[&from, &to, &"--rate=100M"]);
+        copy.progressed(8_000_000);
+        // Reports pass.
+        rig.relay.rules.longest.store(300, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(2500));
+        rig.relay.rules.longest.store(usize::MAX, Ordering::Relaxed);
+        let ended = copy.end();
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "rbudp", "{way:?} {ended}");
+        assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
+        assert!(summary["payload_bytes"].as_u64() > Some(1300), "{way:?} {ended}");
         rig.assert_copied(way);
     }
 }

@@ -11,11 +11,13 @@
 //! channels, and publish their counters on a [`board`](crate::counters::board).
 //!
 //! [`outbox`] and `relay` carry control messages. [`shared_core`] is one receiving core for several
-//! flows. `drain` measures the rate of the writer; `refusals` counts lost and refused datagrams;
-//! `trial` finds the number of connections for [`stream`].
+//! flows. `drain` measures the rate of the writer. `hole` detects a path that drops large
+//! datagrams. `refusals` counts lost and refused datagrams. `trial` finds the number of connections
+//! for [`stream`].
 
 mod drain;
 pub(crate) mod feedback;
+mod hole;
 pub(crate) mod outbox;
 pub(crate) mod payloads;
 pub(crate) mod receive;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use longhaul_net::batch::{Batch, MAX_DATAGRAMS};
 use longhaul_net::clock;
+use longhaul_net::port::PortHandle;
 use longhaul_net::port::address::Challenge;
-use longhaul_net::port::mtu::HoleWatch;
 use longhaul_net::sealing::seal::Sealer;
 use longhaul_net::socket::{Path, SendError, SendOutcome, Socket};
 use longhaul_net::wait::{self, Woken};
@@ -27,6 +27,7 @@ use longhaul_proto::wire::Control;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use super::hole::Hole;
 use super::outbox::{Outbox, Shadow};
 use super::payloads::Payloads;
 use super::relay::Relays;
@@ -91,7 +92,7 @@ pub(crate) struct SendPass {
     pub(crate) core: BoxedSender,
     pub(crate) data: Sealer,
     pub(crate) control: Sealer,
-    pub(crate) socket: Arc<Socket>,
+    pub(crate) port: PortHandle,
     /// The destination; `None` until the receiver's address is known.
     pub(crate) path: Option<Path>,
     pub(crate) datagram: u16,
@@ -146,8 +147,7 @@ struct Sending {
     unsure: Digests,
     unsure_since: Time,
     alive: Time,
-    /// Watches for an MTU hole, from the first datagram on.
-    hole: Option<HoleWatch>,
+    hole: Hole,
     hole_reported: bool,
     arrived: u64,
     published: Time,
@@ -159,14 +159,15 @@ struct Sending {
 impl Sending {
     fn new(pass: SendPass, mut payloads: Payloads, inbox: Receiver<SendCommand>) -> Sending {
         payloads.rewind();
+        let socket = pass.port.socket().clone();
         Sending {
             flow: pass.flow,
             layout: pass.layout,
             core: pass.core,
             data: pass.data,
-            shadow: Shadow::new(pass.control, pass.socket.clone(), pass.path),
+            shadow: Shadow::new(pass.control, socket.clone(), pass.path),
             relays: Relays::default(),
-            socket: pass.socket,
+            socket,
             path: pass.path,
             batch: Batch::new(pass.datagram),
             blocks: Vec::with_capacity(MAX_DATAGRAMS),
@@ -180,7 +181,7 @@ impl Sending {
             unsure: Digests::default(),
             unsure_since: Time::ZERO,
             alive: Time::ZERO,
-            hole: None,
+            hole: Hole::new(pass.port, pass.datagram),
             hole_reported: false,
             arrived: 0,
             published: Time::ZERO,
@@ -274,14 +275,11 @@ impl Sending {
         Ok(true)
     }
 
-    /// Detects an MTU hole: the receiver's messages arrive here, but this end's datagrams do not
-    /// reach the receiver, because a link drops large datagrams.
     fn look_for_hole(&mut self, now: Time, control: &Control) {
         let Control::Pulse(pulse) = control else { return };
         self.arrived = self.arrived.max(pulse.received);
         let (sent, rtt) = (self.core.accounting().sent, self.core.rtt());
-        if let Some(hole) = &mut self.hole
-            && hole.on_report(now, sent, pulse.received, rtt)
+        if self.path.is_some_and(|path| self.hole.on_report(now, path, [sent, pulse.received], rtt))
         {
             self.report_hole();
         }
@@ -305,8 +303,7 @@ impl Sending {
         if self.blocks.is_empty() {
             return Ok(false);
         }
-        if self.hole.is_none() {
-            self.hole = Some(HoleWatch::new(now));
+        if self.hole.begin(now) {
             self.board.note_first_datagram(now.as_nanos());
         }
         let blocks = std::mem::take(&mut self.blocks);

@@ -467,7 +467,7 @@ impl Running<'_, '_> {
             core,
             data: keys.data,
             control: keys.control,
-            socket: end.port.socket().clone(),
+            port: end.port.clone(),
             path: end.path,
             datagram: self.datagram,
             outbox: end.wire.outbox().clone(),
