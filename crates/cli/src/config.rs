@@ -213,7 +213,7 @@ impl Read {
             {
                 let Setting { key, origin, .. } = setting;
                 let what = format!(
-                    "{key} applies to the whole copy, but [host.{other}] ({}) and [host.{host}] \
+                    "a copy has one value of {key}, but [host.{other}] ({}) and [host.{host}] \
                      ({origin}) differ",
                     before.origin
                 );

@@ -201,8 +201,10 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     } else {
         let bdp = want.bdp();
         console::out(format_args!(
-            "\nfor {} at {} ({bdp} in flight): {ok} ok, {warn} warnings, {bad} bad",
-            want.rate, want.rtt
+            "\nfor {} at {} ({bdp} in flight): {ok} ok, {warn} warning{}, {bad} bad",
+            want.rate,
+            want.rtt,
+            if warn == 1 { "" } else { "s" }
         ));
         if sets_kernel {
             console::out(KEEPING);

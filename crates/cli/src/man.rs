@@ -60,6 +60,8 @@ fn render(args: &ManArgs, root: Command) -> Result<(), Error> {
     clap_mangen::Man::new(command.clone()).render(&mut page).map_err(|error| {
         Error::new(ErrorKind::LocalFile, format!("cannot render the page: {error}"))
     })?;
-    console::out_whole(&page);
+    // troff prints this character only in a UTF-8 locale.
+    let page = String::from_utf8_lossy(&page).replace('…', "...");
+    console::out_whole(page.as_bytes());
     Ok(())
 }

@@ -200,7 +200,12 @@ fn table(laps: &[Lap]) -> Vec<String> {
             lines.push(format!("    not a fair lap, the emulator limited it: {reason}"));
         }
     }
-    lines.push("  TCP: memory to memory, unencrypted, by the system's congestion control.".into());
+    let congestion = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+    let congestion =
+        congestion.map_or_else(|_| String::new(), |name| format!(" ({})", name.trim()));
+    lines.push(format!(
+        "  TCP: memory to memory, unencrypted, by the system's congestion control{congestion}."
+    ));
     lines.push(
         "  longhaul: start to exit, file to file, encrypted, verified; no rate was set.".into(),
     );
