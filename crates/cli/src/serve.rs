@@ -71,7 +71,7 @@ pub(crate) struct ServeArgs {
     /// rw:SUBFOLDER. The long form allows only the named services, as in
     /// ID,files=ro:/SUBFOLDER,channel=rw. The services are files, share, stream, channel, link, rpc
     /// and status
-    #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
+    #[arg(long, value_name = "ID[:ro|wo|rw[:SUBFOLDER]]", value_parser = access_list::parse)]
     allow: Vec<Allow>,
     /// Read --allow entries from this file, one a line; '#' starts a comment. Only this user and
     /// root may be able to change it. SIGHUP reads it again and ends transfers of clients that lost
@@ -283,7 +283,7 @@ fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     let list = allow_list(named, file)?;
     if let (Some(file), true) = (file, list.is_empty()) {
         let what = format!("{} lists no client, so nobody could connect", file.display());
-        let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
+        let advice = "write a line ID[:ro|wo|rw[:subfolder]] for each client";
         return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     }
     Ok(list)

@@ -1,5 +1,5 @@
 //! The list of clients and their rights. An entry is the value of a command-line option, or a line
-//! of a file. The short form `ID[:ro|wo|rw][:subfolder]` grants files. The long form
+//! of a file. The short form `ID[:ro|wo|rw[:subfolder]]` grants files. The long form
 //! `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms` grants rights by service.
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Allow {
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
         Error::new(Kind::Usage, format!("`{text}` is not an entry: {why}")).advise(
-            "write ID[:ro|wo|rw][:subfolder] or ID,files=ro:/subfolder; `longhaul id` prints an id",
+            "write ID[:ro|wo|rw[:subfolder]] or ID,files=ro:/subfolder; `longhaul id` prints an id",
         )
     };
     if let Some((id, words)) = text.split_once(',')

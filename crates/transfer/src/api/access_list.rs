@@ -1,5 +1,5 @@
 //! Lists of clients as text. An entry is the value of a command-line option, or a line of a file.
-//! `ID[:ro|wo|rw][:subfolder]` grants files; `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
+//! `ID[:ro|wo|rw[:subfolder]]` grants files; `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
 //! grants rights by service. `ro` lets the client read, `wo` write, and `rw` both.
 
 use std::path::Path;
