@@ -314,18 +314,15 @@ impl Assembly {
     fn skip_in(&mut self, chunk: u64, blocks: u32, run: Run) {
         let runs = self.skipped.entry(chunk).or_default();
         runs.push(run);
-        if let Some(&at) = self.index.get(&chunk) {
+        let mut skipped = vec![0; blocks.div_ceil(64) as usize];
+        if runs.iter().map(|run| fill_run(&mut skipped, *run)).sum::<u32>() == blocks {
+            self.forget(chunk);
+        } else if let Some(&at) = self.index.get(&chunk) {
             let filling = &mut self.open[at];
             filling.missing -= fill_run(&mut filling.present, run);
             if filling.missing == 0 {
                 self.finish(at, None);
             }
-            return;
-        }
-        let mut present = vec![0; blocks.div_ceil(64) as usize];
-        let there: u32 = runs.iter().map(|run| fill_run(&mut present, *run)).sum();
-        if there == blocks {
-            self.forget(chunk);
         }
     }
 
@@ -627,6 +624,27 @@ mod tests {
                 let (first, count) = layout.blocks_of_chunk(chunk);
                 let first = layout.number(first);
                 prop_assert!((first..first + u64::from(count)).all(|n| skipped.contains(&n)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_is_skipped_in_parts_is_never_returned() {
+        let skip_parts = |assembly: &mut Assembly, parts: &[(u32, u32)]| {
+            for (index, count) in parts {
+                let first = Block { segment: 0, index: *index };
+                assembly.skip(BlockRange { first, count: *count });
+            }
+        };
+        // A chunk has 34 blocks; its first one is received before, between or after the parts.
+        for parts in [&[(0, 34)][..], &[(0, 20), (20, 14)], &[(14, 20), (0, 20)]] {
+            for received_after in 0..=parts.len() {
+                let mut assembly = assembly(1_000, 1);
+                skip_parts(&mut assembly, &parts[..received_after]);
+                put(&mut assembly, 0);
+                skip_parts(&mut assembly, &parts[received_after..]);
+                assert!(assembly.pop_whole().is_none(), "{parts:?}, {received_after}");
+                assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
             }
         }
     }
