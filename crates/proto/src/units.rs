@@ -82,10 +82,10 @@ impl Rate {
         Rate::from_bps_f64(self.0 as f64 * factor)
     }
 
-    /// The bytes that this rate transfers in `span`.
+    /// The bytes that this rate transfers in `span`, at most [`Bytes::MAX`].
     pub const fn over(self, span: Span) -> Bytes {
-        let bits = scaled(self.0, span.as_nanos(), 1_000_000_000);
-        Bytes((bits / 8) as u64)
+        let bytes = scaled(self.0, span.as_nanos(), 1_000_000_000) / 8;
+        if bytes > u64::MAX as u128 { Bytes::MAX } else { Bytes(bytes as u64) }
     }
 }
 
@@ -236,6 +236,16 @@ mod tests {
         assert_eq!(size / Span::from_secs(1), rate);
         assert_eq!(size / Rate::ZERO, Span::MAX);
         assert_eq!(size / Span::ZERO, Rate::ZERO);
+    }
+
+    #[test]
+    fn products_and_quotients_of_extreme_quantities_saturate() {
+        let rate = Rate::from_bps(u64::MAX);
+        assert_eq!(rate.over(Span::MAX), Bytes::MAX);
+        assert_eq!(rate.over(Span::from_secs(8)), Bytes::MAX);
+        assert_eq!(rate.over(Span::from_secs(7)), Bytes::new((u64::MAX as u128 * 7 / 8) as u64));
+        assert_eq!(Bytes::MAX / Rate::from_bps(1), Span::MAX);
+        assert_eq!(Bytes::MAX / Span::from_nanos(1), rate);
     }
 
     #[test]
