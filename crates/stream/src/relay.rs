@@ -146,21 +146,72 @@ fn forward(
         buffer.iter().for_each(|(block, _)| outlet.withhold(block));
         return;
     };
-    for (block, payload) in buffer.iter() {
+    let (mut blocks, count) = (Vec::with_capacity(batch.capacity()), buffer.datagrams.len());
+    for (number, (block, payload)) in (1..).zip(buffer.iter()) {
         // `push` fails if the receiver's keys are used up, or the datagram is larger than declared.
-        if batch.push(&mut outlet.data, Kind::Data, block, payload).is_err() {
-            outlet.withhold(block);
+        match batch.push(&mut outlet.data, Kind::Data, block, payload) {
+            Ok(()) => blocks.push(block),
+            Err(_) => outlet.withhold(block),
         }
-        if batch.room() == 0 && !sent(socket, batch, path) {
-            outlet.withhold(block);
+        if (batch.room() == 0 || number == count) && !batch.is_empty() {
+            let sent = batch.send(socket, path);
+            // After a failure it is unknown which datagrams left.
+            if !matches!(sent, Ok(SendOutcome::Sent)) {
+                blocks.iter().for_each(|block| outlet.withhold(*block));
+            }
+            blocks.clear();
         }
-    }
-    if !batch.is_empty() && !sent(socket, batch, path) {
-        buffer.iter().last().into_iter().for_each(|(block, _)| outlet.withhold(block));
     }
 }
 
-/// Sends the batch. Returns whether all of it left.
-fn sent(socket: &Socket, batch: &mut Batch, path: Path) -> bool {
-    matches!(batch.send(socket, path), Ok(SendOutcome::Sent))
+#[cfg(test)]
+mod tests {
+    use longhaul_net::sealing::keys::{FlowKeys, Suite};
+    use longhaul_proto::wire::header::FlowId;
+
+    use super::*;
+
+    fn outlet() -> Outlet {
+        let keys = FlowKeys::new(&[7; 32], Suite::Aes128Gcm, 1, FlowId(1));
+        Outlet { place: Arc::default(), data: keys.sending_end().data, withheld: None }
+    }
+
+    fn filled(frames: impl Iterator<Item = u64>) -> Buffer {
+        let mut buffer = Buffer::new();
+        frames.for_each(|frame| buffer.keep(frame << 16, 100));
+        buffer
+    }
+
+    #[test]
+    fn every_frame_of_a_batch_that_cannot_be_sent_is_withheld_once() {
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).expect("loopback");
+        // Nothing can be sent to port 0.
+        let path = Some(Path { remote: "127.0.0.1:0".parse().unwrap(), local: None });
+        let frames = || (0..100).flat_map(|frame| [frame, frame]);
+        for size in [1_400, 132] {
+            let (mut batch, mut outlet) = (Batch::new(size), outlet());
+            forward(&socket, &mut batch, &mut outlet, path, &filled(frames()));
+            assert_eq!(outlet.place.withheld(), 100, "datagrams of {size} bytes");
+            // Without an address.
+            forward(&socket, &mut batch, &mut outlet, None, &filled(frames()));
+            assert_eq!(outlet.place.withheld(), 200);
+        }
+    }
+
+    #[test]
+    fn a_frame_that_does_not_fit_its_batch_is_withheld_and_the_others_are_sent() {
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).expect("loopback");
+        let far = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let path = Some(Path { remote: far.local_addr().unwrap(), local: None });
+        let (mut batch, mut outlet) = (Batch::new(132), outlet());
+        let mut buffer = filled(0..3);
+        buffer.keep(3 << 16, 101);
+        buffer.keep(4 << 16, 100);
+        forward(&socket, &mut batch, &mut outlet, path, &buffer);
+        assert_eq!(outlet.place.withheld(), 1);
+        far.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        for _ in 0..4 {
+            assert_eq!(far.recv(&mut [0; 200]).expect("a datagram"), 132);
+        }
+    }
 }
