@@ -130,11 +130,11 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
             false => usage(what, &format!("the servers are {}", names.join(", "))),
         };
     }
-    let of_all: Vec<&ServerPin> = pins.iter().filter(|pin| pin.server.is_none()).collect();
-    if let [first, .., last] = &of_all[..]
-        && first.id != last.id
+    let mut of_all = pins.iter().filter(|pin| pin.server.is_none());
+    if let Some(first) = of_all.next()
+        && let Some(other) = of_all.find(|pin| pin.id != first.id)
     {
-        let what = format!("--server-id {} and {}: which server has which?", first.id, last.id);
+        let what = format!("--server-id {} and {}: which server has which?", first.id, other.id);
         return usage(what, "write --server-id HOST=ID for each server");
     }
     for place in places {
@@ -276,7 +276,11 @@ mod tests {
         let refusal = refused(&[(Some("h3"), "a")]);
         assert!(refusal.contains("names h3") && refusal.contains("h1:7717, h2:9"), "{refusal}");
         assert!(refused(&[(Some("h2:8"), "a")]).contains("names h2:8"));
-        assert!(refused(&[(None, "a"), (None, "b")]).contains("HOST=ID"));
+        for ids in [&["a", "b"][..], &["a", "b", "a"], &["a", "a", "b"]] {
+            let pins: Vec<_> = ids.iter().map(|id| (None, *id)).collect();
+            let refusal = refused(&pins);
+            assert!(refusal.contains("a and b") && refusal.contains("HOST=ID"), "{refusal}");
+        }
         let refusal = refused(&[(Some("h1"), "a"), (Some("h1:7717"), "b")]);
         assert!(refusal.contains("h1:7717 two ids, a and b"), "{refusal}");
         let refusal = check(&[(Some("h3"), "a")], &["me@h3:c", "here"]).unwrap_err();
