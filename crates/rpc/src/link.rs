@@ -24,11 +24,11 @@ struct Stuck(Option<(Instant, usize)>);
 
 impl Stuck {
     /// Returns when the other side counts as stuck if it reads nothing until then; `None` if no
-    /// bytes are `queued`.
-    fn at(&mut self, queued: usize, now: Instant) -> Option<Instant> {
+    /// bytes are `queued`. `left` of these bytes were queued at the last call.
+    fn at(&mut self, left: usize, queued: usize, now: Instant) -> Option<Instant> {
         self.0 = match self.0 {
             _ if queued == 0 => None,
-            Some((since, before)) if queued >= before => Some((since, queued.max(before))),
+            Some((since, before)) if left == before => Some((since, queued)),
             _ => Some((now, queued)),
         };
         self.0.map(|(since, _)| since + UNREAD)
@@ -52,6 +52,7 @@ pub(crate) async fn run(
 ) -> Result<(), Error> {
     let mut stuck = Stuck::default();
     loop {
+        let left = writer.queued();
         while writer.queued() < AHEAD
             && let Some(message) = ends.poll()
         {
@@ -60,7 +61,7 @@ pub(crate) async fn run(
         if ends.is_finished() && writer.queued() == 0 {
             return Ok(());
         }
-        let late = stuck.at(writer.queued(), Instant::now());
+        let late = stuck.at(left, writer.queued(), Instant::now());
         tokio::select! {
             sent = writer.flush(), if late.is_some() => sent?,
             () = when(late.map(until)) => {
@@ -99,11 +100,21 @@ mod tests {
     fn a_peer_is_stuck_if_it_reads_none_of_the_queued_bytes_for_a_minute() {
         let (mut stuck, begun) = (Stuck::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(stuck.at(0, at(0)), None);
-        assert_eq!(stuck.at(100, at(1)), Some(at(61)));
-        assert_eq!(stuck.at(100, at(5)), Some(at(61)));
-        assert_eq!(stuck.at(90, at(7)), Some(at(67)), "some bytes were sent");
-        assert_eq!(stuck.at(200, at(8)), Some(at(67)), "more bytes wait");
-        assert_eq!(stuck.at(0, at(9)), None);
+        assert_eq!(stuck.at(0, 0, at(0)), None);
+        assert_eq!(stuck.at(0, 100, at(1)), Some(at(61)));
+        assert_eq!(stuck.at(100, 100, at(5)), Some(at(61)));
+        assert_eq!(stuck.at(90, 90, at(7)), Some(at(67)), "some bytes were sent");
+        assert_eq!(stuck.at(90, 200, at(8)), Some(at(67)), "more bytes wait");
+        assert_eq!(stuck.at(0, 0, at(9)), None);
+    }
+
+    #[test]
+    fn a_peer_that_reads_is_not_stuck_although_as_many_bytes_wait_after_each_step() {
+        let (mut stuck, begun) = (Stuck::default(), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(stuck.at(0, 100, at(1)), Some(at(61)));
+        assert_eq!(stuck.at(60, 100, at(30)), Some(at(90)), "40 bytes were sent");
+        assert_eq!(stuck.at(0, 100, at(50)), Some(at(110)), "all bytes were sent");
+        assert_eq!(stuck.at(100, 300, at(60)), Some(at(110)), "none of them was sent");
     }
 }
