@@ -65,7 +65,7 @@ pub(super) fn make(
                  sch_tbf): cards drop the excess"
             ));
         }
-        if let Err(error) = widen_tcp() {
+        if let Err(error) = widen_tcp(TCP_BUFFER) {
             let kept = ["tcp_rmem", "tcp_wmem"].map(|name| tcp_buffer(name).unwrap_or_default());
             notices.push(format!(
                 "TCP on the hosts keeps this machine's limits (tcp_rmem {}, tcp_wmem {}): {error}; \
@@ -127,21 +127,22 @@ fn tcp_buffer(name: &str) -> io::Result<String> {
     std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"))
 }
 
-fn widen_tcp() -> io::Result<()> {
+/// Raises the maximum sizes of the namespace's TCP buffers to `most` bytes, if they are lower.
+pub(super) fn widen_tcp(most: u64) -> io::Result<()> {
     for name in ["tcp_rmem", "tcp_wmem"] {
-        if let Some(wider) = widened(&tcp_buffer(name)?) {
+        if let Some(wider) = widened(&tcp_buffer(name)?, most) {
             std::fs::write(format!("/proc/sys/net/ipv4/{name}"), wider)?;
         }
     }
     Ok(())
 }
 
-/// The limit with its maximum raised to [`TCP_BUFFER`]; `None` if the maximum is high enough.
-fn widened(limit: &str) -> Option<String> {
+/// The limit with its maximum raised to `most`; `None` if the maximum is high enough.
+fn widened(limit: &str, most: u64) -> Option<String> {
     let mut numbers = limit.split_whitespace();
     let (least, first) = (numbers.next()?, numbers.next()?);
-    let most: u64 = numbers.next()?.parse().ok()?;
-    (most < TCP_BUFFER).then(|| format!("{least} {first} {TCP_BUFFER}"))
+    let before: u64 = numbers.next()?.parse().ok()?;
+    (before < most).then(|| format!("{least} {first} {most}"))
 }
 
 /// Configures the namespace's devices; returns the card's interface index.
@@ -226,9 +227,10 @@ mod tests {
 
     #[test]
     fn a_limit_of_tcp_is_widened_and_never_narrowed() {
-        let wider = widened("4096\t16384\t4194304\n");
+        let wider = widened("4096\t16384\t4194304\n", 1 << 26);
         assert_eq!(wider.as_deref(), Some("4096 16384 67108864"));
-        assert_eq!(widened("4096 16384 268435456"), None);
-        assert_eq!(widened("odd"), None);
+        assert_eq!(widened("4096 16384 67108864", 1 << 26), None);
+        assert_eq!(widened("4096 16384 268435456", 1 << 26), None);
+        assert_eq!(widened("odd", 1 << 26), None);
     }
 }

@@ -1,11 +1,11 @@
 //! TCP flows over the kernel's TCP.
 
 use std::fs;
-use std::io;
 use std::time::Instant;
 
 use longhaul_proto::time::Span;
 
+use super::super::host::widen_tcp;
 use super::super::kernel_tcp::{KernelTcp, LOOK_EVERY};
 use super::super::{Emulation, EmulationError};
 use super::Run;
@@ -16,9 +16,9 @@ use crate::scenario::{Amount, Congestion, Tcp};
 const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
-/// The minimum, default and maximum of a TCP buffer in bytes, without a configured window. 256 MiB
-/// are more than twice the data in flight at 10 Gbit/s and 100 ms.
-const LARGEST_BUFFER: &str = "4096 131072 268435456";
+/// Minimum for the maximum size of a TCP buffer in bytes, without a configured window: more than
+/// twice the data in flight at 10 Gbit/s and 100 ms.
+const LARGEST_BUFFER: u64 = 256 << 20;
 
 pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), String> {
     let streams = tcp.streams;
@@ -66,12 +66,12 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
 }
 
 /// Describes a flow's transfer, with its congestion control if the kernel has it. Without a
-/// configured window, sets the buffer limits of both hosts to [`LARGEST_BUFFER`].
+/// configured window, raises the buffer limits of both hosts to [`LARGEST_BUFFER`].
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
             // If this is forbidden, the kernel's limit stays; a notice says so.
-            let _ = run.emulation.enter_host(host, widen);
+            let _ = run.emulation.enter_host(host, || widen_tcp(LARGEST_BUFFER));
         }
     }
     KernelTcp {
@@ -90,13 +90,6 @@ fn start(
     tcp: &KernelTcp,
 ) -> Result<super::super::kernel_tcp::Running, String> {
     emulation.start_tcp(tcp).map_err(|error: EmulationError| error.to_string())
-}
-
-fn widen() -> io::Result<()> {
-    for buffer in ["tcp_wmem", "tcp_rmem"] {
-        fs::write(format!("/proc/sys/net/ipv4/{buffer}"), LARGEST_BUFFER)?;
-    }
-    Ok(())
 }
 
 pub(super) fn kernels_name(congestion: Congestion) -> &'static str {
