@@ -74,7 +74,7 @@ pub struct Dropped {
     pub evicted: u64,
     /// Clients with an invalid first message, or without a common protocol version.
     pub versions: u64,
-    /// longhaul clients without any right here.
+    /// Sessions that longhaul clients without any right here tried to open.
     pub unauthorised: u64,
     /// Handshakes of networks that have to pause.
     pub barred: u64,
@@ -534,6 +534,7 @@ impl Door {
     /// Judges a client again (its rights may have changed), then reads the stream's hello.
     async fn further_stream(self: Arc<Door>, mut session: Session) {
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
+            self.count_unauthorised(&session, &error);
             let _ = session.close(Some(error)).await;
             return;
         }
@@ -542,9 +543,13 @@ impl Door {
         }
     }
 
-    async fn turn_away(&self, session: Session, network: Network, error: Error) {
+    fn count_unauthorised(&self, session: &Session, error: &Error) {
         self.counts.unauthorised.fetch_add(1, Ordering::Relaxed);
-        self.report_refusal(session.remote, &error);
+        self.report_refusal(session.remote, error);
+    }
+
+    async fn turn_away(&self, session: Session, network: Network, error: Error) {
+        self.count_unauthorised(&session, &error);
         let now = clock::now();
         let pauses = {
             let mut charges = self.charges();

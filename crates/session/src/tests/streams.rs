@@ -172,6 +172,25 @@ fn a_connection_of_several_streams_reports_refusals_and_other_versions() {
 }
 
 #[test]
+fn a_further_stream_of_a_client_that_has_lost_its_rights_counts_as_refused() {
+    run(async {
+        for carriers in EACH {
+            let (listener, near, _far) = open(carriers).await;
+            listener.admit_by(|_| Err(Error::new(Kind::Unreachable, "nobody is allowed here")));
+            let (tell, reports) = std::sync::mpsc::channel();
+            listener.on_refusal(move |_, error| tell.send(error.what.clone()).expect("it waits"));
+            let connection = near.connection().expect("it was asked for");
+            let mut stream = connection.open("second", 1).await.expect("the connection is open");
+            let _ = stream.write(&1u32).await;
+            let error = stream.read::<u32>().await.expect_err("it has no rights");
+            assert!(error.what.ends_with("nobody is allowed here"), "{error}");
+            assert_eq!(listener.dropped().unauthorised, 1);
+            assert_eq!(reports.try_iter().collect::<Vec<_>>(), ["nobody is allowed here"]);
+        }
+    });
+}
+
+#[test]
 fn a_connection_ends_only_when_one_side_drops_it() {
     run(async {
         for carriers in EACH {
