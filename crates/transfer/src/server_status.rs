@@ -131,7 +131,7 @@ pub struct ServerTotals {
     pub done: u64,
     /// Requests that succeeded except for some files.
     pub partial: u64,
-    /// Requests that were refused or not finished.
+    /// Requests that were refused or not finished, or that copied no file because files failed.
     pub failed: u64,
     /// Clients that were turned away before a request.
     pub refused_clients: u64,

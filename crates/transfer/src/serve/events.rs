@@ -82,7 +82,7 @@ pub struct ServedClient {
     pub wish: String,
     /// The first three paths or names of the request, and the number of further ones.
     pub path: String,
-    since: Instant,
+    pub(super) since: Instant,
 }
 
 /// Maximum number of paths shown for a request.

@@ -33,7 +33,8 @@ struct Now {
     before: Cell<ServerTotals>,
 }
 
-/// Counts of ended requests, by result, and of clients that were turned away (`refused`).
+/// Counts of ended requests, by result, and of clients that were turned away (`refused`). A request
+/// without an error is `partial` only if it copied some files and others failed.
 #[derive(Default)]
 struct Ended {
     done: AtomicU64,
@@ -45,9 +46,9 @@ struct Ended {
 impl Ended {
     fn note(&self, event: &ServerEvent) {
         let (count, more) = match event {
-            ServerEvent::Ended { error: Some(_), .. } => (&self.failed, 1),
-            ServerEvent::Ended { moved, .. } if moved.failed > 0 => (&self.partial, 1),
-            ServerEvent::Ended { .. } => (&self.done, 1),
+            ServerEvent::Ended { error: None, moved, .. } if moved.failed == 0 => (&self.done, 1),
+            ServerEvent::Ended { error: None, moved, .. } if moved.files > 0 => (&self.partial, 1),
+            ServerEvent::Ended { .. } => (&self.failed, 1),
             ServerEvent::Refused { .. } => (&self.refused, 1),
             ServerEvent::RefusedMore { count } => (&self.refused, *count),
             _ => return,
@@ -223,6 +224,25 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{self, ErrorKind};
+    use crate::serve::events::Moved;
+
+    #[test]
+    fn a_request_without_a_copied_file_counts_as_failed_and_not_as_partial() {
+        let address = "192.0.2.1:9".parse().unwrap();
+        let (id, name, wish, path) = (String::new(), None, String::new(), String::new());
+        let client = ServedClient { address, id, name, wish, path, since: Instant::now() };
+        let live = Live::default();
+        let report = live.counting(Arc::new(|_| {}));
+        for (files, failed) in [(0, 0), (3, 0), (3, 1), (1, 1), (1, 9), (0, 1)] {
+            let moved = Moved { files, failed, ..Moved::default() };
+            report(client.clone().ended(&Ok(()), moved));
+        }
+        let refused = Err(error::Error::new(ErrorKind::Unreachable, "not here"));
+        report(client.ended(&refused, Moved { files: 1, ..Moved::default() }));
+        let (_, totals) = live.status();
+        assert_eq!((totals.done, totals.partial, totals.failed), (2, 3, 2));
+    }
 
     #[test]
     fn a_transfer_that_ends_stays_in_the_totals_without_existing_bytes() {
