@@ -98,7 +98,7 @@ impl CompiledFilters {
     /// or too large, or the size limits exclude every file.
     pub fn new(filters: &[Filter]) -> Result<CompiledFilters, Error> {
         let only = Only::new(filters)?;
-        let patterns = filters.iter().filter(|filter| !matches!(filter, Filter::Only(_))).count();
+        let patterns = filters.iter().filter_map(glob).count();
         if patterns > MAX_PATTERNS {
             return Err(too_much(format!("{patterns} patterns"), "10000"));
         }
@@ -453,7 +453,8 @@ mod tests {
         let refused =
             |filters: Vec<Filter>| CompiledFilters::new(&filters).expect_err("too much").what;
         let names = |count: usize| (0..count).map(|n| exclude(format!("n{n}"))).collect::<Vec<_>>();
-        assert!(CompiledFilters::new(&names(MAX_PATTERNS)).is_ok());
+        let sizes = vec![Filter::MinSize(1), Filter::MaxSize(2)];
+        assert!(CompiledFilters::new(&[names(MAX_PATTERNS), sizes].concat()).is_ok());
         assert!(refused(names(MAX_PATTERNS + 1)).contains("10001 patterns"));
         let long = |count: usize| vec![exclude("x".repeat(MAX_PATTERN)); count];
         assert!(CompiledFilters::new(&long(64)).is_ok());
