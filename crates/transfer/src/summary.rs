@@ -37,7 +37,7 @@ pub enum BoundBy {
 
 impl BoundBy {
     /// Returns the bottleneck called `name`; [`BoundBy::Nothing`] for a name of a newer release.
-    pub(crate) fn named(name: &str) -> BoundBy {
+    pub fn named(name: &str) -> BoundBy {
         let all = [
             BoundBy::Path,
             BoundBy::RateOption,

@@ -141,7 +141,7 @@ pub(super) fn summary(value: &Value) -> Summary {
     summary.protocol = text(&value["protocol"]);
     summary.cipher = text(&value["cipher"]);
     summary.blake3 = value["blake3"].as_str().map(plain::text);
-    summary.bound_by = bound(&value["bound_by"]);
+    summary.bound_by = BoundBy::named(value["bound_by"].as_str().unwrap_or_default());
     summary.receives = receives(&value["receives"]);
     summary.found = found(&value["found"]);
     summary.segments = segments(&value["tcp_segments"]);
@@ -208,20 +208,6 @@ fn state(value: &Value) -> SourceState {
     ];
     let named = |state: &SourceState| Some(state.name()) == value.as_str();
     all.into_iter().find(named).unwrap_or_default()
-}
-
-fn bound(value: &Value) -> BoundBy {
-    let all = [
-        BoundBy::Path,
-        BoundBy::RateOption,
-        BoundBy::SenderCpu,
-        BoundBy::ReceiverCpu,
-        BoundBy::SourceDisk,
-        BoundBy::DestinationDisk,
-        BoundBy::SmallFiles,
-        BoundBy::PeerLimit,
-    ];
-    all.into_iter().find(|by| Some(by.name()) == value.as_str()).unwrap_or_default()
 }
 
 fn carrier(value: &Value) -> &'static str {
