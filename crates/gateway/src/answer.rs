@@ -17,7 +17,7 @@ use crate::accept::Answers;
 use crate::condition;
 use crate::reply::{self, Reply};
 use crate::shared::{AccessRecord, Shared};
-use crate::tokens::Right;
+use crate::tokens::{Right, bearer};
 use crate::url::{self, UrlPath};
 use crate::{change, folder, get};
 
@@ -107,10 +107,10 @@ fn unknown(text: &str) -> Reply {
 
 /// Returns the token in a header: a bearer token, or the password of any user.
 fn token(said: &str) -> Option<String> {
-    let (scheme, value) = said.split_once(' ')?;
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(value.trim().to_owned());
+    if let Some(token) = bearer(said) {
+        return Some(token.to_owned());
     }
+    let (scheme, value) = said.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }

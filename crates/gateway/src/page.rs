@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::BASE64URL_NOPAD;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::header::{self, HeaderName};
 use hyper::{Method, Request, StatusCode};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
@@ -23,7 +23,7 @@ use crate::condition;
 use crate::error::Error;
 use crate::listening::Listening;
 use crate::reply::{self, Reply};
-use crate::tokens::hash;
+use crate::tokens::{bearer, hash};
 
 /// The page. Each reply has a new nonce in place of `{nonce}`.
 const PAGE: &str = include_str!("page.html");
@@ -182,7 +182,8 @@ impl Pages {
     fn may_read(&self, request: &Request<Incoming>) -> bool {
         let query = request.uri().query().unwrap_or_default();
         let in_query = query.split('&').find_map(|pair| pair.strip_prefix("token="));
-        let token = in_query.or_else(|| bearer(request.headers()));
+        let in_header = || condition::text(request.headers(), header::AUTHORIZATION);
+        let token = in_query.or_else(|| in_header().and_then(bearer));
         token.is_some_and(|token| hash(token) == self.token_hash)
     }
 
@@ -223,11 +224,6 @@ impl Pages {
             (sent, at) = (Some(state), Instant::now());
         }
     }
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = condition::text(headers, header::AUTHORIZATION)?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 fn typed(text: Option<Arc<str>>, kind: &str) -> Reply {

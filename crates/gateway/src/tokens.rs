@@ -31,6 +31,12 @@ pub(crate) struct Right {
     pub(crate) name: Option<String>,
 }
 
+/// Returns the token of an `Authorization` header with a bearer token.
+pub(crate) fn bearer(said: &str) -> Option<&str> {
+    let (scheme, token) = said.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
 pub(crate) fn hash(token: &str) -> [u8; 32] {
     *blake3::hash(token.as_bytes()).as_bytes()
 }
