@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind};
 use clap::ValueEnum;
@@ -14,7 +13,7 @@ use longhaul_experiments::page::{self, File, Page};
 use longhaul_experiments::updates::{self, UpdatesRun};
 use longhaul_experiments::{catalogue, results, simulate};
 
-use crate::{console, exit};
+use crate::{console, exit, utc};
 
 /// A page or a figure differs from the committed one.
 const EXIT_DIFFERS: u8 = 1;
@@ -286,7 +285,6 @@ fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page, _: Option<&
 
 /// Date, machine and commit of emulated values.
 fn provenance(folder: Option<&Path>) -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let kernel = read("/proc/sys/kernel/osrelease");
@@ -298,7 +296,7 @@ fn provenance(folder: Option<&Path>) -> String {
     let commit = commit(folder.unwrap_or(Path::new(".")));
     format!(
         "{}, {cores} cores of {processor}, Linux {} (TCP: {}), commit {}.",
-        date(seconds / 86_400),
+        utc::today(),
         kernel.trim(),
         tcp.trim(),
         commit.as_deref().unwrap_or("unknown"),
@@ -324,28 +322,6 @@ fn commit(folder: &Path) -> Option<String> {
     Some(if changed.is_empty() { commit } else { format!("{commit} with changes") })
 }
 
-/// The date `days` after 1 January 1970, in the Gregorian calendar.
-fn date(days: u64) -> String {
-    let (mut year, mut left) = (1970, days);
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    while left >= 365 + u64::from(leap(year)) {
-        left -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", left + 1)
-}
-
 fn failed(what: impl Display) -> Error {
     Error::new(ErrorKind::Unfinished, what.to_string())
 }
@@ -357,20 +333,6 @@ fn file_trouble(error: &std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_day_number_becomes_a_date() {
-        for (days, expected) in [
-            (0, "1970-01-01"),
-            (11_016, "2000-02-29"),
-            (11_017, "2000-03-01"),
-            (20_778, "2026-11-21"),
-            (47_540, "2100-02-28"),
-            (47_541, "2100-03-01"),
-        ] {
-            assert_eq!(date(days), expected);
-        }
-    }
 
     #[test]
     fn an_unknown_experiment_is_refused_with_advice() {

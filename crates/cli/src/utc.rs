@@ -2,15 +2,30 @@
 
 use std::time::SystemTime;
 
-pub(crate) fn now() -> String {
+const DAY: i64 = 86_400;
+
+fn seconds_now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    time(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn now() -> String {
+    time(seconds_now())
+}
+
+pub(crate) fn today() -> String {
+    date(seconds_now() / DAY)
 }
 
 /// Formats `seconds` since 1970 as `2026-11-24T22:00:00Z`, in the proleptic Gregorian calendar.
 pub(crate) fn time(seconds: i64) -> String {
-    const DAY: i64 = 86_400;
-    let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
+    let (day, rest) = (date(seconds.div_euclid(DAY)), seconds.rem_euclid(DAY));
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{day}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Formats the date `days` after 1 January 1970.
+fn date(days: i64) -> String {
     // Eras have 400 years. Years begin on 1 March, so a leap day is the last day of its year (H.
     // Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
     let days = days + 719_468;
@@ -21,8 +36,7 @@ pub(crate) fn time(seconds: i64) -> String {
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 #[cfg(test)]

@@ -79,7 +79,8 @@ fn walk(root: &Path) -> io::Result<BTreeMap<PathBuf, Entry>> {
     Ok(entries)
 }
 
-fn same_bytes(ours: &Path, theirs: &Path, cancel: &CancelHandle) -> io::Result<bool> {
+/// Returns whether two files have the same content.
+pub(super) fn same_bytes(ours: &Path, theirs: &Path, cancel: &CancelHandle) -> io::Result<bool> {
     let (mut ours, mut theirs) = (File::open(ours)?, File::open(theirs)?);
     let (mut left, mut right) = (vec![0; BUFFER], vec![0; BUFFER]);
     loop {
@@ -139,5 +140,21 @@ mod tests {
         assert_eq!(found(), ["a/link is missing"]);
         symlink("other", right.join("a/link")).unwrap();
         assert_eq!(found().len(), 1);
+    }
+
+    #[test]
+    fn files_are_compared_by_every_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        let same = || same_bytes(&a, &b, &CancelHandle::default()).unwrap();
+        fs::write(&a, vec![7; 3_000_000]).unwrap();
+        fs::write(&b, vec![7; 3_000_000]).unwrap();
+        assert!(same());
+        let mut other = vec![7; 3_000_000];
+        other[2_999_999] = 8;
+        fs::write(&b, other).unwrap();
+        assert!(!same());
+        fs::write(&b, vec![7; 2_999_999]).unwrap();
+        assert!(!same());
     }
 }
