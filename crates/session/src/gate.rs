@@ -47,8 +47,8 @@ impl Gate {
     pub(super) fn enter(&self, network: Network) -> (Place, usize) {
         let mut inside = self.lock();
         let mut left = 0;
-        while inside.places.len() >= self.limit {
-            left += usize::from(inside.evict());
+        while inside.places.len() >= self.limit && inside.evict() {
+            left += 1;
         }
         let number = inside.next;
         inside.next += 1;

@@ -285,6 +285,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lanes<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::tests::run;
 
@@ -355,10 +357,75 @@ mod tests {
         });
     }
 
+    #[test]
+    fn an_empty_write_sends_nothing_and_a_read_without_room_takes_nothing() {
+        run(async {
+            let [mut near, mut far] = ends(2);
+            assert_eq!(near.write(&[]).await.expect("the other end is open"), 0);
+            near.write_all(b"ab").await.expect("the other end is open");
+            near.flush().await.expect("the other end is open");
+            assert_eq!(far.read(&mut []).await.expect("no end"), 0);
+            let mut came = [0; 2];
+            far.read_exact(&mut came).await.expect("two bytes came");
+            assert_eq!(&came, b"ab");
+        });
+    }
+
+    #[test]
+    fn a_flush_ends_when_the_lanes_have_taken_all_bytes() {
+        run(async {
+            let [mut near, mut far] = ends(2);
+            near.write_all(&[7; 150]).await.expect("the other end is open");
+            let mut flush = std::pin::pin!(near.flush());
+            let waits =
+                std::future::poll_fn(|cx| Poll::Ready(flush.as_mut().poll(cx).is_pending()));
+            assert!(waits.await, "a lane takes 100 bytes");
+            let mut came = [0; 150];
+            far.read_exact(&mut came[..98]).await.expect("the first bytes came");
+            flush.await.expect("there is room");
+            far.read_exact(&mut came[98..]).await.expect("the rest came");
+            assert_eq!(came, [7; 150]);
+        });
+    }
+
+    #[test]
+    fn a_shutdown_ends_the_other_sides_input() {
+        run(async {
+            let [mut near, mut far] = ends(2);
+            near.shutdown().await.expect("the other end is open");
+            let read = tokio::time::timeout(Duration::ZERO, far.read_u8()).await;
+            let error = read.expect("no more can come").expect_err("it has ended");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        });
+    }
+
     async fn tcp() -> (TcpStream, TcpStream) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).await;
         (near.expect("loopback"), listener.accept().await.expect("loopback").0)
+    }
+
+    #[test]
+    fn the_lanes_of_a_stream_send_its_random_number_and_their_places() {
+        run(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+            let address = listener.local_addr().expect("bound");
+            let mut halves = std::collections::HashSet::from([0]);
+            for _ in 0..2 {
+                let first = TcpStream::connect(address).await.expect("loopback");
+                let _near = connect(first, address, 3, |_| ()).await.expect("loopback");
+                let mut prefaces = Vec::new();
+                for _ in 0..3 {
+                    let (mut far, _) = listener.accept().await.expect("loopback");
+                    prefaces.push(Preface::read(&mut far).await.expect("whole").expect("a lane"));
+                }
+                prefaces.sort_by_key(|preface| preface.index);
+                let bundle = prefaces[0].bundle;
+                assert_eq!(prefaces, [0, 1, 2].map(|index| Preface { bundle, index, lanes: 3 }));
+                halves.extend([bundle as u64, (bundle >> 64) as u64]);
+            }
+            assert_eq!(halves.len(), 5, "neither half is zero or repeats");
+        });
     }
 
     #[test]
@@ -395,7 +462,7 @@ mod tests {
             assert!(meeting.lock().is_empty());
             let (_end, far) = tcp().await;
             let join = meeting.join(far, preface(0, 3), ip);
-            let late = tokio::time::timeout(std::time::Duration::from_millis(1), join).await;
+            let late = tokio::time::timeout(Duration::from_millis(1), join).await;
             assert!(late.is_err() && meeting.lock().is_empty());
         });
     }

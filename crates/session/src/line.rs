@@ -424,6 +424,16 @@ mod tests {
         assert_eq!(writer.queued(), all - 3);
     }
 
+    #[test]
+    fn a_fill_takes_what_came_and_fails_at_the_end() {
+        let mut reader = reader(greeting());
+        block_on_time(async {
+            assert_eq!(reader.fill().await, Ok(()));
+            assert_eq!(reader.came, greeting());
+            assert_eq!(reader.fill().await.expect_err("it ended").kind, Kind::Lost);
+        });
+    }
+
     /// Polls `close` once while the other side is silent. Returns whether it waits.
     fn waits(is_broken: bool, peer_done: bool) -> bool {
         let (input, _silent) = tokio::io::duplex(8);

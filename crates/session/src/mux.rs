@@ -257,6 +257,8 @@ mod tests {
     use std::sync::Mutex as Lock;
     use std::task::Waker;
 
+    use tokio::io::AsyncReadExt;
+
     use super::*;
 
     #[derive(Debug, Default, PartialEq)]
@@ -293,6 +295,30 @@ mod tests {
             self.seen().shut += 1;
             Poll::Ready(Ok(()))
         }
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_multiplexer_and_a_stream_shut_down_ends_after_its_data() {
+        crate::tests::run(async {
+            let (near, far) = tokio::io::duplex(1 << 10);
+            let (input, out) = tokio::io::split(near);
+            let welcomed = async move { Ok(Box::new(input) as In) };
+            let client = Mux::client(welcomed, Box::new(out), b"").await.expect("it is buffered");
+            let (input, out) = tokio::io::split(far);
+            let server = Mux::server(Box::new(input), Box::new(out));
+            let mut stream = client.open().await.expect("the server is there");
+            let mut context = Context::from_waker(Waker::noop());
+            let mut writes = || Pin::new(&mut stream).poll_write(&mut context, b"x").is_ready();
+            let sent = (0..1 << 20).take_while(|_| writes()).count();
+            assert!(Pin::new(&mut stream).poll_flush(&mut context).is_pending());
+            stream.flush().await.expect("it is open");
+            stream.shutdown().await.expect("it is open");
+            assert!(stream.write_all(b"more").await.is_err());
+            let mut came = Vec::new();
+            let mut other = server.accept().await.expect("a stream");
+            other.read_to_end(&mut came).await.expect("it ends");
+            assert_eq!(came, vec![b'x'; sent]);
+        });
     }
 
     #[test]

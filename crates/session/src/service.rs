@@ -94,6 +94,32 @@ mod tests {
         }
     }
 
+    /// A service that names no oldest version.
+    struct Lasting;
+
+    impl Service for Lasting {
+        fn name(&self) -> &'static str {
+            "lasting"
+        }
+
+        fn version(&self) -> u32 {
+            7
+        }
+
+        fn right(&self) -> &'static str {
+            "files"
+        }
+
+        fn serve(self: Rc<Self>, _: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+            Box::pin(async {})
+        }
+    }
+
+    #[test]
+    fn a_service_answers_version_0_unless_it_names_an_oldest_version() {
+        assert!(Services::new([Rc::new(Lasting) as Rc<dyn Service>]).find("lasting", 0).is_ok());
+    }
+
     #[test]
     fn a_stream_gets_the_service_it_names_if_that_is_new_enough() {
         let services = [Named("copy", 0, 2), Named("list", 0, 1), Named("stream", 2, 3)];

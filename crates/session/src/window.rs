@@ -419,6 +419,14 @@ mod tests {
     }
 
     #[test]
+    fn a_full_round_quadruples_a_window_below_1_mib_and_doubles_a_larger_one() {
+        for (bytes, grown) in [(FAST - 1, FAST * 4 - 4), (FAST, FAST * 2)] {
+            let window = Window { bytes, ..half_a_mib() };
+            assert_eq!(after(window, 16_000, 0, RTT).bytes, grown);
+        }
+    }
+
+    #[test]
     fn a_round_that_lost_more_than_a_sixteenth_halves_the_window() {
         assert_eq!(after(half_a_mib(), 16_000, 1_000, RTT).bytes, 1 << 20);
         let halved = after(half_a_mib(), 16_000, 1_001, RTT);

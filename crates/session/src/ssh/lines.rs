@@ -224,6 +224,16 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_after_a_line_stay_in_the_reader() {
+        crate::tests::run(async {
+            let input = [Word::Switch.line().as_bytes(), b"then"].concat();
+            let mut reader = &input[..];
+            let line = Lines::default().next(&mut reader).await.expect("memory can be read");
+            assert_eq!((line.as_deref(), reader), (Some("switch"), &b"then"[..]));
+        });
+    }
+
+    #[test]
     fn offers_and_words_survive_their_lines() {
         let offer = ContactOffer {
             id: ID,

@@ -107,9 +107,9 @@ mod tests {
             };
             stdio.write_all(b"last").await.expect("open");
             stdio.shutdown().await.expect("open");
-            assert_eq!(io::read_to_string(written).expect("it ends"), "last");
             let error = stdio.write_all(b"more").await.expect_err("it has ended");
             assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+            assert_eq!(io::read_to_string(written).expect("it ends"), "last");
             io::Write::write_all(&mut &far, b"answer").expect("open");
             let mut answer = [0; 6];
             stdio.read_exact(&mut answer).await.expect("open");
