@@ -296,4 +296,16 @@ mod tests {
         waiting.keep(Symbol { chunk: 4_095, number: 2 });
         assert_eq!((waiting.count(4_095), waiting.count(4_096)), (2, 0));
     }
+
+    #[test]
+    fn a_chunk_beyond_the_first_2_to_the_24_of_a_segment_has_no_symbols() {
+        let layout = |chunks: u64| {
+            let size = Bytes::new(chunks * 4);
+            Layout::new(size, size, Bytes::new(4), 2).unwrap()
+        };
+        let layout = layout((1 << 24) + 1);
+        let block = |chunk| Symbol { chunk, number: 1 }.block(&layout);
+        assert_eq!(block((1 << 24) - 1), Some(Block { segment: 0, index: u32::MAX - 126 }));
+        assert_eq!(block(1 << 24), None);
+    }
 }

@@ -142,13 +142,11 @@ impl<'a> Array<'a> {
         let order = if size_of::<T>() == 1 { '|' } else { '<' };
         let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
         let kind = T::KIND;
-        let mut header =
+        let header =
             format!("{{'descr': '{order}{kind}', 'fortran_order': False, 'shape': ({lengths}), }}");
         let before = MAGIC.len() + 4;
-        while !(before + header.len() + 1).is_multiple_of(ALIGN) {
-            header.push(' ');
-        }
-        header.push('\n');
+        let length = (before + header.len() + 1).next_multiple_of(ALIGN) - before - 1;
+        let header = format!("{header:length$}\n");
         let mut out = Vec::with_capacity(before + header.len() + size_of_val(values));
         out.extend(MAGIC);
         out.extend([1, 0]);
@@ -268,5 +266,29 @@ mod tests {
         let length = (header.len() as u16).to_le_bytes();
         let deep = [MAGIC, &[1, 0], &length, header.as_bytes(), &[7]].concat();
         assert_eq!(Array::parse(&deep), Err(ArrayError::Length));
+    }
+
+    #[test]
+    fn the_elements_begin_at_a_multiple_of_64_bytes() {
+        for dimensions in 0..=DIMENSIONS {
+            let message = Array::message(&vec![1; dimensions], &[7_u8]).unwrap();
+            let (header, element) = message.split_at(message.len() - 1);
+            assert_eq!((header.len() % ALIGN, element), (0, &[7][..]));
+            assert_eq!(usize::from(u16::from_le_bytes([header[8], header[9]])), header.len() - 10);
+            let text = core::str::from_utf8(&header[10..]).unwrap();
+            let padding = text.strip_suffix('\n').unwrap();
+            assert!(padding.len() - padding.trim_end_matches(' ').len() <= ALIGN, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_which_part_of_the_array_is_wrong() {
+        for (error, part) in [
+            (ArrayError::Format, "format"),
+            (ArrayError::Type, "element type"),
+            (ArrayError::Length, "shape"),
+        ] {
+            assert!(alloc::string::ToString::to_string(&error).contains(part), "{error:?}");
+        }
     }
 }

@@ -95,7 +95,7 @@ impl Log {
         self.entries.push_back(message);
         let Limits { messages, bytes, keys, key_bytes } = self.limits;
         self.trim(messages, bytes, 1);
-        while self.kept.len() > keys || self.kept_bytes > key_bytes && !self.kept.is_empty() {
+        while (self.kept.len() > keys || self.kept_bytes > key_bytes) && !self.kept.is_empty() {
             self.drop_key();
         }
     }

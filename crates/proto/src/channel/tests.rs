@@ -363,3 +363,16 @@ fn a_meter_measures_rates_jitter_and_losses() {
     assert_eq!(stats.jitter, Span::from_micros(3_999));
     assert_eq!(meter.stats(at(9_000)).goodput.as_bps(), 0);
 }
+
+#[test]
+fn the_newest_64_groups_keep_their_datagrams() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    // One of two repairs for two originals. A kept datagram takes 64 bytes more.
+    let mut held = |group: u64| {
+        joiner.take(group << 16 | cutter::CODED | cutter::REPAIR, &[0, 2, 2, 9, 9], &mut out);
+        joiner.held() / (5 + 64)
+    };
+    assert_eq!([held(0), held(1), held(63)], [1, 2, 3]);
+    assert_eq!([held(64), held(0), held(1)], [3, 3, 3], "64 replaces 0, which is too old now");
+    assert_eq!([held(127), held(128)], [2, 2]);
+}

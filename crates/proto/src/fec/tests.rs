@@ -30,6 +30,7 @@ fn the_number_of_repairs_is_the_binomial_quantile() {
     assert_eq!([0.001, 0.01, 0.05].map(|loss| of(5, loss)), [Some(1), Some(2), Some(4)]);
     assert_eq!([0.001, 0.01, 0.05].map(|loss| of(100, loss)), [Some(3), Some(7), Some(16)]);
     assert_eq!([0.001, 0.01, 0.05].map(|loss| of(1000, loss)), [Some(6), Some(24), Some(83)]);
+    assert_eq!([of(500, 0.4), of(1000, 0.3), of(4000, 0.1)], [Some(426), Some(525), Some(530)]);
 }
 
 /// At k = 1 and L = 1 %, a block with one repair fails with probability 10⁻⁴: both packets are

@@ -177,9 +177,8 @@ impl GtpReceiver {
         }
     }
 
-    /// Updates the estimates of all flows, of the receiver's capacity and of other traffic on the
-    /// link.
-    fn estimate(&mut self, now: Time, rules: &Rules) {
+    /// Ends the control interval of all flows, and returns their measurements together.
+    fn measure(&mut self, now: Time) -> Totals {
         let searching = self.capacity.is_searching();
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
         let (mut shortest, mut longest) = (f64::INFINITY, 0.0f64);
@@ -206,7 +205,13 @@ impl GtpReceiver {
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Totals { unmeasured, queue, trains, ..Totals::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));
-        let whole = whole.with_drops(count.came as f64, count.dropped as f64, took);
+        whole.with_drops(count.came as f64, count.dropped as f64, took)
+    }
+
+    /// Updates the estimates of all flows, of the receiver's capacity and of other traffic on the
+    /// link.
+    fn estimate(&mut self, now: Time, rules: &Rules) {
+        let whole = self.measure(now);
         self.capacity.on_interval(rules, &self.link.totals(&self.capacity, whole));
         let active: Vec<&Flow> = self.flows.values().filter(|flow| flow.is_active()).collect();
         let weights = active.iter().map(|flow| flow.rules.weight).sum();
@@ -327,5 +332,63 @@ impl Receiver for GtpReceiver {
         }
         self.outgoing.retain(|outgoing| outgoing.flow != flow);
         self.events.retain(|(of, _)| *of != flow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::PacketNumber;
+    use crate::layout::{Block, Layout};
+
+    /// Adds flows 1 and 2 with a round trip of 10 ms and datagrams of 8,256 bits.
+    fn receiver(grants: [Bytes; 2]) -> GtpReceiver {
+        let mut receiver = GtpReceiver::default();
+        let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
+        for (flow, grant) in [1, 2].map(FlowId).into_iter().zip(grants) {
+            let setup = Setup::new(flow, layout, Span::from_millis(10));
+            receiver.add_flow(Time::ZERO, &Setup { grant, overhead: Bytes::new(32), ..setup });
+        }
+        receiver
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn a_flow_that_waits_for_its_grant_frees_its_rate_and_a_new_flow_counts_as_requested() {
+        let mut receiver = receiver([Bytes::ZERO, Bytes::MAX]);
+        let rate = |flow: u32| receiver.flows[&FlowId(flow)].rate();
+        let (idle, new) = (rate(1), rate(2));
+        assert!(idle > 0.0 && new > 0.0);
+        receiver.freed = 7.0;
+        let whole = receiver.measure(at(10_000));
+        assert_eq!((receiver.freed, whole.unmeasured), (7.0 + idle, new));
+        // The rate is freed once.
+        let whole = receiver.measure(at(10_100));
+        assert_eq!(receiver.freed, 7.0 + idle);
+        assert_eq!((whole.unmeasured, whole.total, whole.queue), (new, 0.0, 0.0));
+    }
+
+    #[test]
+    fn drops_of_the_host_since_the_last_interval_count_for_all_flows_together() {
+        let mut receiver = receiver([Bytes::MAX; 2]);
+        let arrival = |index| Arrival {
+            number: PacketNumber(u64::from(index)),
+            block: Block { segment: 0, index },
+            at: at(5),
+        };
+        let arrivals: Vec<Arrival> = (0..30).map(arrival).collect();
+        for flow in [1, 2].map(FlowId) {
+            receiver.on_datagrams(at(5), flow, &arrivals);
+            receiver.set_socket_lost(at(5), flow, 10);
+        }
+        let whole = receiver.measure(at(1_000));
+        let of = |datagrams: f64| datagrams * 8_256.0;
+        assert_eq!((whole.total, whole.current, whole.loss), (of(80.0), of(60.0), 0.25));
+        receiver.set_socket_lost(at(1_100), FlowId(2), 15);
+        let whole = receiver.measure(at(1_500));
+        assert_eq!((whole.total, whole.current, whole.loss), (of(10.0), 0.0, 1.0));
     }
 }

@@ -464,3 +464,22 @@ fn a_block_beyond_the_object_counts_as_refused_and_is_not_in_the_pulse() {
     };
     assert_eq!((pulse.highest, pulse.echo.map(|echo| echo.number)), (4, Some(PacketNumber(3))));
 }
+
+#[test]
+fn a_report_does_not_wait_for_the_answer_about_an_earlier_segment() {
+    let mut inn = In::new(&setup(8, 4));
+    let arrival = |number, segment| Arrival {
+        number: PacketNumber(number),
+        block: Block { segment, index: 0 },
+        at: ms(0),
+    };
+    inn.receiver.on_datagrams(ms(0), FLOW, &[arrival(0, 0), arrival(1, 1)]);
+    // The last datagram of the round of segment 0 has not arrived.
+    for (segment, highest) in [(0, 9), (1, 1)] {
+        let done = Done { segment, round: 1, sent_to: 4, highest: PacketNumber(highest) };
+        inn.receiver.on_control(ms(1), FLOW, &Control::Done(done));
+    }
+    let reports = inn.reports(ms(1));
+    assert_eq!(reports.len(), 1);
+    assert_eq!((reports[0].segment(), reports[0].missing()), (1, &[1..4][..]));
+}

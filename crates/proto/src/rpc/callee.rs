@@ -222,9 +222,10 @@ impl Callee {
             self.kept_bytes += size(&answer);
             self.kept.insert(id);
             self.calls.insert(id, State::Kept(answer.clone()));
-            while self.kept.len() > KEPT.0 || self.kept_bytes > KEPT.1 {
-                let oldest = self.kept.first().copied();
-                oldest.map(|oldest| self.remove(oldest));
+            while (self.kept.len() > KEPT.0 || self.kept_bytes > KEPT.1)
+                && let Some(&oldest) = self.kept.first()
+            {
+                self.remove(oldest);
             }
         }
         self.queue.push_back(Message::Answer(id, answer));

@@ -420,3 +420,32 @@ fn a_receiver_without_missing_blocks_schedules_no_report() {
     assert_eq!(inn.lost(ms(12)), [3..4]);
     assert_eq!(inn.receiver.next_wakeup(), Wake::At(ms(20), Why::Report));
 }
+
+#[test]
+fn loss_reports_are_numbered_without_gaps() {
+    let mut inn = In::<SabulReceiver>::new(&setup(1000));
+    let mut numbers = |now, blocks: &[u32]| -> Vec<u64> {
+        inn.arrive(now, blocks.iter().copied());
+        let said = inn.said(now).into_iter();
+        said.filter_map(|control| match control {
+            Control::Loss(loss) => Some(loss.sequence()),
+            _ => None,
+        })
+        .collect()
+    };
+    assert_eq!(numbers(ms(0), &[0, 2]), [1]);
+    assert_eq!(numbers(ms(1), &[3]), []);
+    assert_eq!(numbers(ms(2), &[5]), [2]);
+}
+
+#[test]
+fn a_new_receiver_acknowledges_nothing() {
+    let mut inn = In::<SabulReceiver>::new(&setup(1000));
+    let first = inn.receiver.poll_control(ms(100)).map(|outgoing| outgoing.control);
+    assert!(!matches!(first, Some(Control::Ack(_))), "{first:?}");
+}
+
+#[test]
+fn a_new_sender_waits_a_second_for_an_answer() {
+    assert_eq!(Out::new(&setup(1)).sender.expiry(), ms(1_000));
+}

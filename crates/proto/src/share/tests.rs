@@ -325,3 +325,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_snapshot_may_take_exactly_the_memory_of_the_client() {
+    let entry = Entry { value: [7; 50].as_slice().into(), version: 1, owner: None };
+    let entries = alloc::vec![(key("ab"), entry)];
+    let piece = Piece::Snapshot { revision: 1, is_first: true, is_last: true, entries };
+    let take = |most| Replica::new(Prefix::ALL, most).take(piece.clone()).is_ok();
+    assert_eq!([take(96 + 2 + 50 - 1), take(96 + 2 + 50)], [false, true]);
+}

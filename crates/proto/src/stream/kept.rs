@@ -52,7 +52,7 @@ impl Kept {
         self.bytes += head.length as usize;
         let (again, by) = (BTreeMap::new(), BTreeMap::new());
         self.frames.push_back(Frame { head, shape, until, again, by, all: 0 });
-        while self.bytes > BYTES {
+        while self.bytes > BYTES && !self.frames.is_empty() {
             self.drop_oldest();
         }
     }

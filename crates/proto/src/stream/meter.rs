@@ -251,4 +251,23 @@ mod tests {
         assert!((both.ratio().get() - 0.0298).abs() < 1e-12);
         assert_eq!(both.burst(), 3.0);
     }
+
+    #[test]
+    fn few_datagrams_show_their_loss_ratio_without_a_margin() {
+        let share = |received: u64, lost: u64| {
+            let mut meter = meter();
+            meter.on_datagram(at(0), 0);
+            (1..received).for_each(|n| meter.on_datagram(at(n), n + lost));
+            assert_eq!(meter.counts(), (received, lost, 0));
+            meter.losses().ratio().get()
+        };
+        assert_eq!(
+            [share(190, 10), share(1_999, 0), share(1_960, 39)],
+            [0.05, 0.005, 39.0 / 1_999.0]
+        );
+        // Fewer than 100 datagrams count as 100.
+        assert_eq!(share(18, 2), 0.02);
+        // From 2,000 datagrams on, two standard deviations and two losses are added.
+        assert_eq!(share(1_964, 36), (36.0 + 12.0 + 2.0) / 2_000.0);
+    }
 }

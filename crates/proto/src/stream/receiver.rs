@@ -365,7 +365,7 @@ impl Receiver {
             self.overdue += u64::from(lacks == 0);
             self.missed_frames.insert(frame, Some(lacks));
         }
-        while self.missed_frames.len() > MISSED_FRAMES as usize {
+        for _ in MISSED_FRAMES as usize..self.missed_frames.len() {
             self.missed_frames.pop_first();
         }
         self.next = last + 1;

@@ -399,8 +399,8 @@ fn during_a_restart_only_blocks_that_it_lost_again_are_requested() {
     assert_eq!((asked, rates[0].restart), (alloc::vec![60..65], None));
     // The restart makes no further progress. After four waits of two round trips (800 ms), the
     // blocks of the restart that have not arrived count as missing.
-    inn.arrive(ms(1_900), 500..550);
-    assert_eq!(inn.said(ms(1_900)).1[0].restart, Some(60));
+    inn.arrive(ms(1_870), 500..550);
+    assert_eq!(inn.said(ms(1_870)).1[0].restart, Some(60));
     assert_eq!(inn.counts(), (150, 150 + 5 + 100));
 }
 

@@ -130,6 +130,7 @@ mod tests {
         let mut window = one(100.0);
         assert_eq!(window.lose(at(5.0), 0.1, 9), Some(100.0));
         is(window.size(), 70.0);
+        is(window.each[0].most, 100.0);
         assert_eq!(window.lose(at(5.05), 0.1, 9), None);
         assert_eq!(window.lose(at(5.2), 0.1, 9).map(|before| before as u32), Some(70));
         is(window.size(), 49.0);

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::super::writers::Known;
 use super::super::*;
 use super::{key, put, wish};
 
@@ -391,4 +392,11 @@ fn a_presence_never_overwrites_a_newer_value_of_its_own_client() {
     world.lose();
     assert_eq!(world.hold(), []);
     assert_eq!(world.value("k"), Some(&b"kept"[..]));
+}
+
+#[test]
+fn a_writer_that_returns_to_a_server_that_discarded_nothing_may_repeat_its_edits() {
+    let (writer, mut writers) = (Writer { client: [1; 32], instance: 1 }, Writers::default());
+    assert_eq!(writers.begin(writer, 1, false, None), Ok(0));
+    assert_eq!(writers.known(writer, 1, 1, true), Known::New);
 }

@@ -216,3 +216,18 @@ fn sent_frames_take_at_most_64_mib() {
     sender.give_up();
     assert!(!(0..10).any(|frame| sender.holds(frame)));
 }
+
+#[test]
+fn the_newest_64_mib_of_sent_frames_are_kept() {
+    let mut kept = super::super::kept::Kept::default();
+    let mut keep = |frame, length| {
+        let head = Head { length, ..symbol(frame, 0, 0) };
+        kept.keep(head, symbol(0, 0, 0).shape(SYMBOL).expect("a shape"), at(100));
+        (0..5).filter(|frame| kept.holds(*frame)).collect::<Vec<u32>>()
+    };
+    assert_eq!(keep(0, 32 << 20), [0]);
+    assert_eq!(keep(1, 32 << 20), [0, 1]);
+    assert_eq!(keep(2, 1), [1, 2]);
+    assert_eq!(keep(3, 32 << 20), [2, 3]);
+    assert_eq!(keep(4, 32 << 20), [3, 4]);
+}
