@@ -308,4 +308,16 @@ mod tests {
         assert_eq!(block((1 << 24) - 1), Some(Block { segment: 0, index: u32::MAX - 126 }));
         assert_eq!(block(1 << 24), None);
     }
+
+    #[test]
+    fn a_header_has_numbers_for_symbols_of_2_to_the_47_blocks_in_2_to_the_40_chunks() {
+        let layout = |blocks: u64| {
+            let size = |blocks: u64| Bytes::new(blocks * 2);
+            Layout::new(size(blocks), size(1 << 17), size(2), 2).unwrap()
+        };
+        let has = |layout: &Layout, chunk| Symbol { chunk, number: 0 }.block(layout).is_some();
+        let most = layout(1 << 47);
+        assert_eq!([(1 << 40) - 1, 1 << 40].map(|chunk| has(&most, chunk)), [true, false]);
+        assert!(!has(&layout((1 << 47) + 1), 0));
+    }
 }

@@ -128,4 +128,18 @@ mod tests {
         assert_eq!(out.len(), 1);
         assert_eq!(out[0].message.len(), 1 << 20);
     }
+
+    #[test]
+    fn the_memory_of_all_senders_is_the_sum_of_their_incomplete_messages() {
+        let (mut senders, mut out) = (Senders::default(), Vec::new());
+        let part = |number: u64| [&number.to_be_bytes()[..], &[0, 0, 0, 2], b"x"].concat();
+        let mut held = |sender, number| {
+            senders.take(sender, 0, &part(number), &mut out);
+            senders.held()
+        };
+        // A part takes 64 bytes more than its content.
+        assert_eq!([held(1, 0), held(1, 1), held(2, 0), held(2, 0)], [65, 130, 195, 195]);
+        senders.clear();
+        assert_eq!(senders.held(), 0);
+    }
 }

@@ -138,10 +138,13 @@ fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
     }
     // Each message takes 1,001 bytes with the key.
     assert_eq!((log.first(), log.next(), log.keys()), (3, 5, 1));
-    assert_eq!(log.cost(), 3 * 1_001);
+    assert_eq!((log.cost(), log.kept_cost()), (3 * 1_001, 1_001));
     let mut exact = Log::new(Limits { bytes: 2_002, ..limits });
     (1..=5).for_each(|number| exact.push(big(number, "a", 840)));
     assert_eq!(exact.first(), 3);
+    let mut exact = Log::new(Limits { key_bytes: 2_002, ..limits });
+    ["a", "b", "c"].into_iter().for_each(|key| exact.push(big(1, key, 840)));
+    assert_eq!((exact.keys(), exact.kept_cost()), (2, 2_002));
     log.push(big(6, "b", 5_000));
     assert_eq!((log.first(), log.next()), (5, 6), "the newest stays");
     for (number, key) in [(7, "c"), (8, "d"), (9, "e")] {
@@ -326,6 +329,7 @@ fn after_hostile_datagrams_memory_is_bounded_and_an_honest_message_arrives() {
 
 #[test]
 fn a_code_has_limits() {
+    assert!(CodeError.to_string().contains("1 to 64 datagrams and 1 to 32 repairs"));
     assert_eq!(Code::new(false, 0, 0), Ok(Code::None));
     assert_eq!(Code::new(false, 64, 32), Ok(Code::ReedSolomon { group: 64, repairs: 32 }));
     for code in CODES {
@@ -375,4 +379,65 @@ fn the_newest_64_groups_keep_their_datagrams() {
     assert_eq!([held(0), held(1), held(63)], [1, 2, 3]);
     assert_eq!([held(64), held(0), held(1)], [3, 3, 3], "64 replaces 0, which is too old now");
     assert_eq!([held(127), held(128)], [2, 2]);
+}
+
+#[test]
+fn parts_of_1024_messages_are_kept() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let mut held = |number: u64| {
+        let head = [&number.to_be_bytes()[..], &[0, 0, 0, 2], b"x"].concat();
+        joiner.take(0, &head, &mut out);
+        joiner.held() / (1 + 64)
+    };
+    let all: Vec<usize> = (1..=1_026).map(&mut held).collect();
+    assert_eq!((all[0], &all[1_022..]), (1, &[1_023, 1_024, 1_024, 1_024][..]));
+}
+
+#[test]
+fn the_largest_number_of_a_message_is_the_largest_of_63_bits() {
+    let mut joiner = Joiner::default();
+    let mut arrives = |number: u64| {
+        let mut out = Vec::new();
+        let whole = [&number.to_be_bytes()[..], &[0, 0, 0, 1], b"x"].concat();
+        joiner.take(0, &whole, &mut out);
+        out.len()
+    };
+    assert_eq!([arrives(u64::MAX / 2), arrives(u64::MAX / 2 + 1)], [1, 0]);
+}
+
+#[test]
+fn the_kept_datagrams_of_all_groups_have_at_most_4_mib() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let payload = [&[0, 2, 2][..], &[9; 100_000]].concat();
+    let held: Vec<usize> = (0..60)
+        .map(|group| {
+            joiner.take(group << 16 | cutter::CODED | cutter::REPAIR, &payload, &mut out);
+            joiner.held()
+        })
+        .collect();
+    let one = payload.len() + 64;
+    let most = (4 << 20) / one;
+    assert_eq!((held[most - 1], held[most], held[59]), (most * one, most * one, most * one));
+}
+
+#[test]
+fn a_message_with_one_restored_part_is_restored() {
+    let datagrams = cut(Code::Xor { group: 2 }, &[vec![7; 120]]);
+    assert_eq!(datagrams.len(), 3);
+    for lost in 0..2 {
+        let kept = datagrams.iter().enumerate().filter(|(at, _)| *at != lost);
+        let (out, _) = joined(&kept.map(|(_, datagram)| datagram.clone()).collect::<Vec<_>>());
+        assert_eq!((out.len(), &out[0].message, out[0].restored), (1, &vec![7; 120], true));
+    }
+    assert!(!joined(&datagrams).0[0].restored);
+}
+
+#[test]
+fn a_datagram_that_replaces_another_of_its_group_counts_instead_of_it() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let mut held = |len| {
+        joiner.take(5 << 16 | cutter::CODED, &vec![0; len], &mut out);
+        joiner.held()
+    };
+    assert_eq!([held(20), held(30), held(10)], [84, 94, 74]);
 }

@@ -102,3 +102,50 @@ impl Repairs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::{FlowId, Setup};
+    use crate::layout::Layout;
+    use crate::time::Span;
+    use crate::units::{Bytes, Rate};
+
+    #[test]
+    fn a_run_to_resend_ends_with_its_segment() {
+        let size = |blocks: u64| Bytes::new(blocks * 1000);
+        let layout = Layout::new(size(20), size(10), size(1), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
+        let mut end = SendingEnd::new(&setup, Rate::from_mbps(1));
+        let mut repairs = Repairs::default();
+        end.frontier.pass(20);
+        repairs.list(Time::ZERO, &end, 7..15, true);
+        let mut take = || {
+            let run = repairs.take(Time::ZERO, &end, 100)?;
+            Some((run.segment, run.blocks))
+        };
+        assert_eq!([take(), take(), take()], [Some((0, 7..10)), Some((1, 0..5)), None]);
+    }
+
+    #[test]
+    fn blocks_are_listed_once_in_a_round_trip_or_all_that_are_in_flight() {
+        let layout = Layout::whole(Bytes::new(100_000), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
+        let mut end = SendingEnd::new(&setup, Rate::from_mbps(1));
+        let mut repairs = Repairs::default();
+        end.frontier.pass(20);
+        assert_eq!(repairs.list(Time::ZERO, &end, 5..9, true), 4);
+        assert_eq!(repairs.take(Time::ZERO, &end, 3).unwrap().blocks, 5..8);
+        assert_eq!(repairs.list(Time::ZERO, &end, 4..9, true), 2, "4 and 8");
+        let later = Time::ZERO + Span::from_millis(10);
+        assert_eq!(repairs.list(later, &end, 4..9, true), 5);
+        assert_eq!(repairs.list_in_flight(later, &end), 20);
+        assert!(repairs.on_ack(&mut end, 7));
+        assert_eq!(repairs.head(), 7..20);
+        assert_eq!(repairs.list_in_flight(later, &end), 13);
+        assert!(!repairs.on_ack(&mut end, 101) && repairs.on_ack(&mut end, 20));
+        assert!(repairs.is_empty());
+        repairs.list_last(&end);
+        assert!(repairs.is_empty(), "nothing is in flight");
+    }
+}

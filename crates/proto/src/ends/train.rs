@@ -51,3 +51,27 @@ impl FirstTrain {
         Some(self.limit.map_or(rate, |limit| rate.min(limit)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+    use crate::time::Span;
+
+    #[test]
+    fn a_train_is_open_until_its_report_and_only_if_it_is_wanted() {
+        let layout = Layout::whole(Bytes::new(100_000), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
+        let room = |train: &FirstTrain, next| train.room(PacketNumber(next));
+        let none = FirstTrain::new(&setup, false, 0.5);
+        assert_eq!((none.is_open(), room(&none, 0)), (false, 0));
+        let mut train = FirstTrain::new(&setup, true, 0.5).with_len(8);
+        assert_eq!((train.is_open(), room(&train, 3), room(&train, 9)), (true, 5, 0));
+        assert_eq!(train.on_pulse(&Pulse::default()), None);
+        assert!(train.is_open());
+        let report = Pulse { highest: TRAIN_LEN, ..Pulse::default() };
+        assert!(train.on_pulse(&report).is_some());
+        assert_eq!((train.is_open(), room(&train, 3), train.on_pulse(&report)), (false, 0, None));
+    }
+}

@@ -254,3 +254,28 @@ proptest! {
         prop_assert!(m == 0 || f64::from(m) > f64::from(k + m) * loss);
     }
 }
+
+#[test]
+fn an_error_of_a_shape_names_the_number_and_its_limit() {
+    let says = |error: ShapeError, number: &str, limit: &str| {
+        let text = alloc::string::ToString::to_string(&error);
+        assert!(text.contains(number) && text.contains(limit), "{text}");
+    };
+    says(ShapeError::Originals(0), " 0 originals", "32768");
+    says(ShapeError::Repairs(40_000), " 40000 repairs", "32768");
+    says(ShapeError::Symbol(3), " 3 bytes", "even");
+    says(ShapeError::Block(1 << 27), " 134217728 bytes", "67108864");
+}
+
+#[test]
+fn an_error_of_a_symbol_names_its_numbers() {
+    for (error, parts) in [
+        (SymbolError::Number { number: 9, end: 7 }, ["symbol 9 ", "7"]),
+        (SymbolError::Twice(3), ["symbol 3 ", "twice"]),
+        (SymbolError::Length { length: 5, symbol: 4 }, ["5 bytes", "4 bytes"]),
+        (SymbolError::Originals { given: 2, expected: 6 }, ["2 originals", "6"]),
+    ] {
+        let text = alloc::string::ToString::to_string(&error);
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+}

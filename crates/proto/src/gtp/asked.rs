@@ -262,6 +262,13 @@ mod tests {
     }
 
     #[test]
+    fn at_most_the_given_number_of_lost_blocks_is_taken_at_a_time() {
+        let mut model = Model::new(&[10..20]);
+        model.asked.give_up_all(&model.there);
+        assert_eq!([model.lost(2), model.lost(3)], [[10..12], [12..15]]);
+    }
+
+    #[test]
     fn blocks_requested_before_an_arrived_block_are_lost_after_a_grace() {
         let mut model = Model::new(&[10..20, 40..44, 20..30]);
         assert_eq!(model.asked.under_way(), 24);

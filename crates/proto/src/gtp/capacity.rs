@@ -550,4 +550,66 @@ mod tests {
         capacity.on_interval(&rules(), &whole);
         assert!(capacity.rate(0.0) >= 3e8);
     }
+
+    #[test]
+    fn requested_data_of_unmeasured_flows_are_no_pause() {
+        let mut capacity = Capacity::new();
+        capacity.on_train(1e9, 31);
+        let whole =
+            Totals { total: 4e8, current: 3.5e8, unmeasured: 4e8, loss: 0.08, ..Totals::default() };
+        capacity.on_interval(&rules(), &whole);
+        assert!((capacity.rate(0.0) - 0.98 * 7.5e8).abs() < 1.0, "{}", capacity.rate(0.0));
+    }
+
+    #[test]
+    fn without_a_ceiling_a_loss_above_the_first_threshold_is_one() {
+        let after = |loss| {
+            let mut capacity = Capacity::new();
+            capacity.on_train(1e9, 31);
+            let whole = Totals { total: 9e8, current: 8.9e8, loss, ..Totals::default() };
+            capacity.on_interval(&rules(), &whole);
+            (capacity.rate(0.0) / 1e6) as u64
+        };
+        let most = Tuning::OURS.first_loss;
+        assert_eq!([after(most), after(most * 1.01)], [918, 872]);
+    }
+
+    #[test]
+    fn paths_are_searched_again_only_if_nine_tenths_of_their_trains_exceed_the_capacity() {
+        let alone = |each: f64| {
+            let mut capacity = Capacity::new();
+            capacity.on_train(1e9, 31);
+            let mut trains = Trains::default();
+            [each, each].into_iter().for_each(|rate| trains.add(rate));
+            capacity.on_interval(&rules(), &Totals { trains, ..Totals::default() });
+            capacity.alone
+        };
+        assert_eq!([alone(499e6), alone(501e6)], [true, false]);
+    }
+
+    #[test]
+    fn with_a_share_loss_below_the_requested_rate_shows_a_ceiling_and_above_it_does_not() {
+        let after = |current| {
+            let rules = Rules { receive_share: 0.5, ..rules() };
+            let mut capacity = Capacity::new();
+            capacity.set_rules(&rules);
+            capacity.on_train(1e9, 31);
+            let whole = Totals { total: 7e8, current, loss: 0.1, ..Totals::default() };
+            capacity.on_interval(&rules, &whole);
+            libm::round(capacity.rate(0.0) / 1e6)
+        };
+        // C_r is 900 Mbit/s, of which half is requested.
+        assert_eq!([after(4.6e8), after(4e8)], [450.0, 392.0]);
+    }
+
+    #[test]
+    fn a_queue_that_grows_before_c_r_rises_is_no_ceiling() {
+        let mut capacity = Capacity::new();
+        capacity.on_train(1e9, 31);
+        for queue in [0.0, 0.1] {
+            let whole = Totals { total: 1e8, current: 1e8, queue, ..Totals::default() };
+            capacity.on_interval(&rules(), &whole);
+        }
+        assert_eq!((capacity.rate(0.0), capacity.belief), (0.9e9, 0));
+    }
 }

@@ -301,4 +301,11 @@ mod tests {
         assert_eq!(link.totals(&capacity, totals), totals);
         assert_eq!(Link::new().totals(&capacity, totals), totals);
     }
+
+    #[test]
+    fn without_other_traffic_the_arrivals_raise_no_capacity() {
+        let (mut link, mut capacity) = (Link::new(), found(1e9));
+        link.on_interval(&Tuning::OURS, &mut capacity, 2e9, &[]);
+        assert_eq!(capacity.found().0, 1e9);
+    }
 }

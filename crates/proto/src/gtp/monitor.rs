@@ -43,8 +43,7 @@ impl Monitor {
     /// misleading: a thread that reads late would see a slow period, and then a period faster than
     /// any link.
     pub(super) fn on_arrival(&mut self, at: Time, number: u64, payload: Bytes) {
-        let below = self.edge.is_some_and(|(_, edge)| number < edge)
-            || (self.edge.is_none() && number < self.highest);
+        let below = self.edge.is_some_and(|(_, edge)| number < edge);
         let count = if below { &mut self.below } else { &mut self.above };
         count.received += 1;
         count.bytes += payload;

@@ -391,4 +391,11 @@ mod tests {
         let whole = receiver.measure(at(1_500));
         assert_eq!((whole.total, whole.current, whole.loss), (of(10.0), 0.0, 1.0));
     }
+
+    #[test]
+    fn a_schedule_counts_each_flow_and_each_step_of_the_shares() {
+        let mut receiver = receiver([Bytes::MAX; 2]);
+        receiver.advance(Time::ZERO);
+        assert!(receiver.work >= 2 + 3, "{}", receiver.work);
+    }
 }

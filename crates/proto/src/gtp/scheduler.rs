@@ -105,6 +105,21 @@ mod tests {
     }
 
     #[test]
+    fn the_floor_is_the_least_rate_or_the_part_of_the_capacity_by_weight() {
+        assert_eq!([floor(1e6, 800.0, 1.0, 4.0), floor(10.0, 800.0, 1.0, 4.0)], [200.0, 10.0]);
+    }
+
+    #[test]
+    fn each_comparison_and_each_share_is_a_step() {
+        let steps = |flows| {
+            let mut work = 10;
+            shares(&vec![Demand { estimate: 1.0, weight: 1.0 }; flows], 1.0, &mut work);
+            work - 10
+        };
+        assert_eq!([0, 1, 2].map(steps), [0, 1, 3]);
+    }
+
+    #[test]
     fn the_shares_take_of_the_order_of_n_log_n_steps() {
         for flows in [10u64, 100, 1_000, 10_000] {
             let estimates = (0..flows).map(|flow| (flow * 7919 % flows) as f64 + 1.0);

@@ -177,4 +177,22 @@ mod tests {
         assert_eq!(standing.rtt(), Span::from_millis(200));
         assert_eq!(standing.grace(), Span::from_millis(50));
     }
+
+    #[test]
+    fn a_flow_acts_once_in_a_round_trip_and_every_10_ms_on_a_shorter_path() {
+        let mut standing = standing();
+        assert_eq!(standing.tick(), Span::from_millis(10));
+        standing.on_offer(Time::ZERO, &offer(1, 16, None));
+        assert_eq!(standing.tick(), Span::from_millis(16));
+        standing.on_offer(Time::ZERO, &offer(2, 2, None));
+        assert_eq!(standing.tick(), Span::from_millis(10));
+    }
+
+    #[test]
+    fn a_flow_has_no_train_until_it_is_measured() {
+        let mut standing = standing();
+        assert_eq!(standing.train(), None);
+        standing.set_train(5e6);
+        assert_eq!(standing.train(), Some(5e6));
+    }
 }

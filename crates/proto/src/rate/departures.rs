@@ -81,6 +81,7 @@ mod tests {
         }
         assert!(departures.notes.len() <= 100);
         assert_eq!(departures.span(105, 305), Some(Span::from_millis(20)));
+        assert_eq!(departures.at(105), Some(at(10_500)));
         departures.forget(300);
         assert_eq!(departures.span(105, 305), None);
         assert_eq!(departures.span(300, 400), Some(Span::from_millis(10)));

@@ -15,6 +15,7 @@ use crate::endpoint::{
     Arrival, BlockRange, Event, Outgoing, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
 use crate::ends::out::{self, FLOW};
+use crate::law::{Found, Phase};
 use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
@@ -482,4 +483,11 @@ fn a_report_does_not_wait_for_the_answer_about_an_earlier_segment() {
     let reports = inn.reports(ms(1));
     assert_eq!(reports.len(), 1);
     assert_eq!((reports[0].segment(), reports[0].missing()), (1, &[1..4][..]));
+}
+
+#[test]
+fn a_sender_without_a_rate_says_that_it_still_looks_for_one() {
+    let found = |rate| Out::new(&Setup { rate, ..setup(4, 0) }).sender.found();
+    assert_eq!(found(None).phase, Some(Phase::Start));
+    assert_eq!(found(Some(Rate::from_mbps(9))), Found::default());
 }

@@ -305,6 +305,7 @@ fn impossible_messages_end_the_connection() {
 
 #[test]
 fn each_code_has_its_number() {
+    assert_eq!(RpcError::new(RpcCode::Busy, "no room").to_string(), "no room");
     let all = RpcCode::ALL.into_iter().chain([RpcCode::Custom(0), RpcCode::Custom(u16::MAX)]);
     for code in all {
         assert_eq!(RpcCode::of_number(code.number()), code);
@@ -312,4 +313,41 @@ fn each_code_has_its_number() {
     for newer in [0, 11, (1 << 16) - 1, 1 << 17, u32::MAX] {
         assert_eq!(RpcCode::of_number(newer), RpcCode::Failed, "{newer}");
     }
+}
+
+#[test]
+fn the_end_of_the_items_follows_the_call_and_its_items() {
+    let mut caller = Caller::new(1);
+    let id = caller.call(stream(), Time::ZERO).expect("there is room");
+    caller.item(id, vec![1]).expect("short");
+    caller.finish(id);
+    caller.finish(id + 2);
+    let sent: Vec<_> = core::iter::from_fn(|| caller.poll(Time::ZERO)).collect();
+    assert!(matches!(sent[0], Message::Call(_)));
+    assert_eq!(sent[1..], [Message::Item(id, vec![1]), Message::Finish(id)]);
+}
+
+#[test]
+fn items_of_a_call_that_was_sent_do_not_wait() {
+    let mut caller = Caller::new(1);
+    let id = caller.call(stream(), Time::ZERO).expect("there is room");
+    assert!(matches!(caller.poll(Time::ZERO), Some(Message::Call(_))));
+    caller.item(id, vec![1]).expect("short");
+    assert_eq!(caller.poll(Time::ZERO), Some(Message::Item(id, vec![1])));
+    assert_eq!(caller.poll(Time::ZERO), None);
+}
+
+#[test]
+fn an_answered_call_is_not_sent_again_on_the_next_connection() {
+    let mut caller = Caller::new(1);
+    for _ in 0..2 {
+        caller.call(request(b"x"), Time::ZERO).expect("there is room");
+        assert!(matches!(caller.poll(Time::ZERO), Some(Message::Call(_))));
+    }
+    caller.lost();
+    let answer = Message::Answer(1, Ok(vec![1]));
+    assert!(matches!(caller.on_message(answer), Ok(Some(Event::Answered(1, _)))));
+    assert_eq!(caller.poll(Time::ZERO), Some(Message::Have(vec![1])));
+    let Some(Message::Call(call)) = caller.poll(Time::ZERO) else { panic!("call 3 waits") };
+    assert_eq!((call.id, call.again, caller.poll(Time::ZERO)), (3, true, None));
 }

@@ -449,3 +449,85 @@ fn a_new_receiver_acknowledges_nothing() {
 fn a_new_sender_waits_a_second_for_an_answer() {
     assert_eq!(Out::new(&setup(1)).sender.expiry(), ms(1_000));
 }
+
+#[test]
+fn each_signal_of_the_release_ends_an_interval_once_and_the_paper_has_no_signal() {
+    let (signal, open) = (Control::Sync(Sync { sequence: 1 }), Setup { rate: None, ..setup(100) });
+    let mut out = Out::of(SabulSender::release(&open));
+    out.run_for(10);
+    let before = out.sender.rate();
+    out.lose(&[3..50]);
+    assert_eq!(out.sender.rate(), before);
+    out.hear(&signal);
+    let after = out.sender.rate();
+    assert!(after < before, "an interval with losses lowers the rate: {before} to {after}");
+    out.hear(&signal);
+    assert_eq!((out.sender.rate(), out.sender.accounting().refused), (after, 0));
+    let mut out = Out::new(&open);
+    out.hear(&signal);
+    assert_eq!(out.sender.accounting().refused, 1);
+}
+
+#[test]
+fn a_sender_that_still_has_a_grant_or_is_finished_is_not_blocked_by_the_grant() {
+    let blocked = |grant, next| {
+        let settings = set(&ROW, &[("window", 1e6)]);
+        let mut out = Out::new(&Setup { grant: Bytes::new(grant), settings, ..setup(3) });
+        out.sender.window.on_loss();
+        out.run_for(20);
+        out.ack(next);
+        out.run_for(20);
+        out.sender.is_blocked_by_grant()
+    };
+    assert_eq!([blocked(2_000, 2), blocked(3_000, 2), blocked(3_000, 3)], [true, false, false]);
+}
+
+#[test]
+fn a_new_sender_starts_with_one_block() {
+    let mut sent = Vec::new();
+    let mut sender = SabulSender::new(&setup(5));
+    assert_eq!(Sender::rtt(&sender), RTT);
+    sender.poll_transmit(Time::ZERO, PacketNumber(0), 16, &mut sent);
+    assert_eq!(sent, [Block { segment: 0, index: 0 }]);
+}
+
+#[test]
+fn a_removed_flow_has_no_counters() {
+    let mut inn = In::<SabulReceiver>::new(&setup(10));
+    assert!(inn.receiver.accounting(FLOW).is_some());
+    inn.receiver.remove_flow(FLOW);
+    assert!(inn.receiver.accounting(FLOW).is_none());
+}
+
+#[test]
+fn a_pulse_has_the_drops_of_the_hosts_socket() {
+    let mut inn = In::<SabulReceiver>::new(&setup(1000));
+    inn.arrive(ms(0), [0]);
+    inn.receiver.set_socket_lost(ms(0), FLOW, 5);
+    inn.receiver.on_timeout(ms(1_000));
+    let said = core::iter::from_fn(|| inn.receiver.poll_control(ms(1_000)));
+    let lost = said.filter_map(|outgoing| match outgoing.control {
+        Control::Pulse(pulse) => Some(pulse.socket_lost),
+        _ => None,
+    });
+    assert_eq!(lost.last(), Some(5));
+}
+
+#[test]
+fn a_block_beyond_the_object_is_refused() {
+    let mut inn = In::<SabulReceiver>::new(&setup(10));
+    inn.arrive(ms(0), [9, 10, 11]);
+    let accounting = inn.receiver.accounting(FLOW).unwrap();
+    assert_eq!((accounting.distinct, accounting.received, accounting.refused), (1, 1, 2));
+}
+
+#[test]
+fn the_last_sent_block_may_be_reported_and_no_later_one() {
+    let mut out = Out::open(20);
+    out.run_for(20);
+    out.lose(&[19..20]);
+    let accounting = *out.sender.accounting();
+    assert_eq!((accounting.reported_lost, accounting.refused), (1, 0));
+    out.lose(&[19..21]);
+    assert_eq!(out.sender.accounting().refused, 1);
+}

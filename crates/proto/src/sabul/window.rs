@@ -123,3 +123,22 @@ impl Window {
         if self.full { most } else { self.size.min(most) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_counts_an_eighth_of_the_arrival_rate() {
+        let mut available = Available::default();
+        let mut after = |millis, received| {
+            available.note(Time::ZERO + Span::from_millis(millis), received);
+            available.rate
+        };
+        assert_eq!([after(0, 50), after(0, 50)], [None, None]);
+        assert_eq!(after(1_000, 150), Some(100.0));
+        assert_eq!(after(1_000, 170), Some(100.0), "no time has passed");
+        assert_eq!(after(1_500, 160), Some(100.0), "an older acknowledgement");
+        assert_eq!(after(2_500, 340), Some(100.0 + (180.0 - 100.0) / 8.0));
+    }
+}

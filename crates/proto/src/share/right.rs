@@ -77,4 +77,12 @@ mod tests {
             assert_eq!(right(bad), None, "{bad}");
         }
     }
+
+    #[test]
+    fn a_refusal_names_the_action_the_key_and_the_right() {
+        let refusal = Right::parse("ro:/world").expect("a right").refuses("put", "door/1");
+        for part in ["put", "'door/1'", "ro:/world"] {
+            assert!(refusal.contains(part), "{refusal}");
+        }
+    }
 }

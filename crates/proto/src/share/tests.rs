@@ -44,6 +44,14 @@ fn keys_are_words_joined_by_slashes() {
 }
 
 #[test]
+fn an_error_of_a_key_says_what_is_wrong() {
+    let why = |text: &str| format!("{}", Key::new(text).unwrap_err());
+    assert!(why("a//b").contains("single slashes"));
+    assert!(why(&"a".repeat(513)).contains("512 bytes"));
+    assert!(why("a*").contains("*$?#"));
+}
+
+#[test]
 fn a_prefix_matches_only_whole_words() {
     let tree = &mut Tree::new(Limits::default(), 0, []);
     for name in ["a", "a-b", "a/x", "a/x/y", "a0", "b"] {
@@ -333,4 +341,41 @@ fn a_snapshot_may_take_exactly_the_memory_of_the_client() {
     let piece = Piece::Snapshot { revision: 1, is_first: true, is_last: true, entries };
     let take = |most| Replica::new(Prefix::ALL, most).take(piece.clone()).is_ok();
     assert_eq!([take(96 + 2 + 50 - 1), take(96 + 2 + 50)], [false, true]);
+    let mut replica = Replica::new(Prefix::ALL, 1_000);
+    assert_eq!((replica.revision(), replica.bytes()), (None, 0));
+    let Piece::Snapshot { entries, .. } = piece else { panic!("it is a snapshot") };
+    let first = Piece::Snapshot { revision: 9, is_first: true, is_last: false, entries };
+    assert_eq!(replica.take(first), Ok(None));
+    assert_eq!((replica.revision(), replica.bytes()), (None, 96 + 2 + 50));
+    let last = Piece::Snapshot { revision: 9, is_first: false, is_last: true, entries: Vec::new() };
+    assert!(replica.take(last).is_ok());
+    assert_eq!((replica.revision(), replica.bytes()), (Some(9), 0));
+}
+
+#[test]
+fn recent_changes_count_with_the_entries_that_they_replaced() {
+    let remembers = |recent| {
+        let mut tree = Tree::new(Limits { recent, ..Limits::default() }, 0, []);
+        tree.apply(put("k", &[0; 10])).unwrap();
+        tree.apply(put("k", &[0; 20])).unwrap();
+        tree.changes_after(0).is_some()
+    };
+    // Each change takes twice 96 bytes, the key, the value and the old value.
+    let bytes = (192 + 1 + 10) + (192 + 1 + 20 + 10);
+    assert_eq!([remembers(bytes - 1), remembers(bytes)], [false, true]);
+}
+
+#[test]
+fn a_piece_of_changes_may_have_exactly_its_size() {
+    let pieces = |last: usize| {
+        let mut tree = Tree::new(Limits::default(), 0, []);
+        let mut watcher = Watcher::new(Prefix::ALL, Some(0));
+        tree.apply(put("a", &[0; 60 << 10])).unwrap();
+        tree.apply(put("b", &[0; 60 << 10])).unwrap();
+        tree.apply(put("c", &vec![0; last])).unwrap();
+        core::iter::from_fn(|| watcher.next(&tree)).count()
+    };
+    // Each change counts with its key and 32 bytes.
+    let rest = PIECE - (120 << 10) - 3 * 33;
+    assert_eq!([pieces(rest), pieces(rest + 1)], [1, 2]);
 }

@@ -103,4 +103,11 @@ mod tests {
         delays.add(Span::from_secs(100_000));
         assert_eq!(delays.longest(), Span::from_secs(100_000));
     }
+
+    #[test]
+    fn a_bucket_holds_one_delay_below_128_and_then_two_four_and_eight() {
+        let last = |micros| most(place(micros));
+        assert_eq!([0, 127, 128, 129, 254, 255].map(last), [0, 127, 129, 129, 255, 255]);
+        assert_eq!([256, 259, 260, 512].map(last), [259, 259, 263, 519]);
+    }
 }

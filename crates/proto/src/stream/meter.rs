@@ -270,4 +270,16 @@ mod tests {
         // From 2,000 datagrams on, two standard deviations and two losses are added.
         assert_eq!(share(1_964, 36), (36.0 + 12.0 + 2.0) / 2_000.0);
     }
+
+    #[test]
+    fn twenty_losses_show_the_length_of_bursts() {
+        let burst = |lost: u64| {
+            let mut meter = meter();
+            meter.on_datagram(at(0), 0);
+            (1..1_000).for_each(|n| meter.on_datagram(at(n), n + lost));
+            meter.losses().burst()
+        };
+        assert!(burst(19) < 1.02);
+        assert_eq!([burst(20), burst(64), burst(65)], [20.0, 64.0, 64.0]);
+    }
 }

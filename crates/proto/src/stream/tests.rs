@@ -74,6 +74,14 @@ fn a_head_that_is_written_is_read() {
         let wrong = Head { length, ..head };
         assert_eq!(Head::decode(wrong.block(), &wrong.encode(), SYMBOL), Err(error));
     }
+    for (error, part) in [
+        (HeadError::Short, "cut off"),
+        (HeadError::Length(7), "16777216 bytes, not 7"),
+        (HeadError::Shape, "repairs"),
+        (HeadError::Index(5), "symbol 5"),
+    ] {
+        assert!(alloc::string::ToString::to_string(&error).contains(part), "{error:?}");
+    }
     let wrong = Head { repairs: u16::MAX, ..head };
     assert_eq!(Head::decode(0, &wrong.encode(), SYMBOL), Err(HeadError::Shape));
 }
@@ -445,6 +453,7 @@ fn late_symbols_count_for_the_newest_64_missed_frames() {
         let mut receiver = receiver();
         assert_eq!(receiver.finish(100), Some(Delivery::Missed { first: 0, last: 99 }));
         assert_eq!(receiver.finish(101), Some(Delivery::Missed { first: 100, last: 100 }));
+        assert_eq!(receiver.next(), 101);
         for index in 0..2 {
             assert_eq!(receiver.on_symbol(at(200), &symbol(frame, index, 0)), Placed::Spare);
         }

@@ -61,8 +61,9 @@ fn a_sender_obeys_and_does_nothing_more() {
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (1, 5));
     // A request whose number was seen before is a copy, whatever its content.
-    out.hear(&request(1, 100, &[3..6, 40..42]));
+    out.hear(&request(1, 50, &[3..6, 40..42]));
     assert!(out.run().is_empty());
+    assert_eq!(out.sender.rate(), Rate::from_mbps(100));
     out.hear(&request(2, 10, &[]));
     assert_eq!(out.sender.rate(), Rate::from_mbps(10));
     assert!(out.run().is_empty() && out.offers().is_empty());
@@ -404,4 +405,34 @@ fn a_silent_sender_gets_few_requests_at_a_low_rate() {
     side.arrive(20_100, first.start..first.start + 1);
     let requests = side.requests(20_100);
     assert_eq!(requests.last().unwrap().rate(), Rate::from_bps(82_560_000));
+}
+
+#[test]
+fn a_voiding_request_cancels_earlier_requests_that_wait_and_no_later_ones() {
+    let mut out = Out::new(&setup(100, 0, late()));
+    out.hear(&request(3, 30, &[20..22]));
+    out.hear(&request(5, 30, &[50..52]));
+    let blocks = &mut [1..3].into_iter().peekable();
+    out.hear(&Control::Request(Request::fill(4, Rate::from_mbps(9), true, blocks)));
+    assert_eq!(out.run(), [1, 2, 50, 51]);
+}
+
+#[test]
+fn a_requested_run_goes_on_in_the_next_segment() {
+    let mut out = Out::new(&setup(10, 5, late()));
+    out.hear(&request(1, 10, &[3..8]));
+    assert_eq!(out.run(), [3, 4, 0, 1, 2]);
+}
+
+#[test]
+fn of_4096_requests_that_wait_only_the_missing_one_makes_room() {
+    let mut out = Out::new(&setup(100, 0, late()));
+    (2..=4_097).for_each(|sequence| out.hear(&request(sequence, 10, &[])));
+    assert_eq!(out.sender.accounting().refused, 0);
+    out.hear(&request(4_098, 10, &[5..6]));
+    assert_eq!(out.sender.accounting().refused, 1);
+    out.hear(&request(1, 10, &[0..1]));
+    assert_eq!((out.run(), out.sender.accounting().refused), (vec![0], 1));
+    out.hear(&request(4_098, 10, &[5..6]));
+    assert_eq!(out.run(), [5]);
 }

@@ -506,6 +506,21 @@ fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_
 }
 
 #[test]
+fn the_window_starts_at_the_arrivals_of_a_round_trip() {
+    let mut shadow = shadow();
+    (shadow.agreeing, shadow.is_fresh) = (ENTER_ROUNDS - 1, true);
+    shadow.on_round(at(1.0), RTT, &round(0.9, 0.02));
+    // 90 Mbit/s for 0.1 s are 900 datagrams. This is above a fair share, so the window starts as
+    // after a loss.
+    is(windows(&shadow), 900.0 * 0.7);
+}
+
+#[test]
+fn bursts_are_not_limited_until_a_short_queue_overflows() {
+    assert_eq!(RateController::burst(&shadow()), u64::MAX);
+}
+
+#[test]
 fn found_has_the_rate_of_trains_and_the_time_with_other_traffic() {
     let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
     let start = Found { phase: Some(Phase::Start), ..Found::default() };

@@ -539,3 +539,21 @@ fn found_has_the_rate_its_time_and_the_paths_own_loss() {
 }
 
 mod start;
+
+#[test]
+fn an_epoch_is_clean_up_to_one_limit_each_of_rate_arrivals_and_loss() {
+    let clean = epoch(100.0, 0.0);
+    assert!(clean.is_clean(0.0));
+    let with =
+        |left, paced, loss| Measure { left: left * MBPS, paced: paced * MBPS, loss, ..clean };
+    // More than 90 % of the rate must leave, more than 98 % of that arrive, and less than 0.5 % be
+    // lost beyond the path's own loss.
+    let is_clean = |left, paced, loss, own| with(left, paced, loss).is_clean(own);
+    assert_eq!([is_clean(90.0, 90.0, 0.0, 0.0), is_clean(90.1, 90.1, 0.0, 0.0)], [false, true]);
+    assert_eq!([is_clean(100.0, 98.0, 0.0, 0.0), is_clean(100.0, 98.1, 0.0, 0.0)], [false, true]);
+    assert_eq!(
+        [is_clean(100.0, 100.0, 0.005, 0.0), is_clean(100.0, 100.0, 0.004, 0.0)],
+        [false, true]
+    );
+    assert_eq!([0.02, 0.03].map(|own| is_clean(100.0, 100.0, 0.026, own)), [false, true]);
+}

@@ -226,3 +226,15 @@ fn the_release_sends_at_the_rate_cap_until_its_delay_is_longer() {
     }
     assert_eq!(turns, 52);
 }
+
+#[test]
+fn the_release_starts_at_the_rate_of_a_train_within_the_limits_of_its_delay() {
+    let mut control = ReleaseRate::new(&mtu_1500(Settings::default()), None);
+    let mut after = |rate| {
+        control.start(rate);
+        control.rate()
+    };
+    assert_eq!(after(Rate::from_mbps(500)), Rate::from_mbps(500));
+    // The shortest delay is 10 µs.
+    assert_eq!(after(Rate::from_mbps(5_000)), Rate::from_mbps(1_200));
+}

@@ -400,3 +400,44 @@ fn a_writer_that_returns_to_a_server_that_discarded_nothing_may_repeat_its_edits
     assert_eq!(writers.begin(writer, 1, false, None), Ok(0));
     assert_eq!(writers.known(writer, 1, 1, true), Known::New);
 }
+
+#[test]
+fn a_condition_holds_despite_the_presence_of_its_writer_and_not_despite_that_of_another() {
+    let mut calls = Calls::new(Tree::new(Limits::default(), 0, []), Writers::default());
+    let by = |instance| By { writer: Writer { instance, ..CLIENT }, stream: instance };
+    for instance in [1, 2] {
+        calls.begin(by(instance), true, None).expect("there is room");
+    }
+    let presence = Call { by: by(1), number: 1, again: false, edit: put("here", b"1") };
+    assert!(calls.edit(presence, true).is_ok());
+    let mut change = |instance, number| {
+        let edit = Edit { condition: Condition::NotSince(0), ..put("here", b"2") };
+        calls.edit(Call { by: by(instance), number, again: false, edit }, false)
+    };
+    assert!(matches!(change(2, 1), Err(Refusal::Conflict(Some(_)))));
+    assert!(change(1, 2).is_ok());
+}
+
+#[test]
+fn a_pending_edit_has_a_key_until_its_answer() {
+    let mut world = World::new();
+    let number = world.edits.add(wish("k", b"1"));
+    assert_eq!(world.edits.key(number), Some(&key("k")));
+    assert_eq!(world.edits.key(number + 1), None);
+    world.settle();
+    assert_eq!(world.edits.key(number), None);
+}
+
+#[test]
+fn of_the_writers_without_a_stream_the_one_that_ended_first_is_forgotten() {
+    let mut writers = Writers::default();
+    let of = |instance| Writer { instance, ..CLIENT };
+    for instance in 0..WRITERS as u64 {
+        writers.begin(of(instance), instance + 1, true, None).expect("there is room");
+        writers.made(of(instance), 1, instance + 1, false);
+    }
+    writers.ended(of(5), 6, false);
+    writers.ended(of(2), 3, false);
+    assert_eq!(writers.begin(of(1000), 1000, true, None), Ok(1));
+    assert_eq!((writers.outcome(of(5), 1), writers.outcome(of(2), 1)), (None, Some(3)));
+}

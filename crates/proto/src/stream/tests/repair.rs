@@ -231,3 +231,21 @@ fn the_newest_64_mib_of_sent_frames_are_kept() {
     assert_eq!(keep(3, 32 << 20), [2, 3]);
     assert_eq!(keep(4, 32 << 20), [3, 4]);
 }
+
+#[test]
+fn a_late_symbol_of_an_older_frame_delays_its_request_by_2_ms_only() {
+    let mut receiver = patient();
+    let head = |frame, index| Head {
+        repairs: 0,
+        length: 10 * u32::from(SYMBOL),
+        ..symbol(frame, index, 0)
+    };
+    receiver.on_symbol(at(50), &head(0, 0));
+    assert_eq!(receiver.next_request(at(50)), Some(at(60)));
+    receiver.on_symbol(at(51), &head(1, 0));
+    assert_eq!(receiver.next_request(at(51)), Some(at(53)));
+    receiver.on_symbol(at(52), &head(0, 1));
+    assert_eq!(receiver.next_request(at(52)), Some(at(54)));
+    receiver.on_symbol(at(53), &head(0, 9));
+    assert_eq!(receiver.next_request(at(53)), Some(at(55)));
+}
