@@ -18,6 +18,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::http::{Http, READER, has, succeeds};
+use crate::rig::slow::{as_words, failing_first_calls};
 use crate::rig::{
     Child, Ended, Host, Server, bytes, need, remains, wait_until, write, write_private,
 };
@@ -221,6 +222,30 @@ fn a_published_digest_verifies_the_file_and_a_wrong_one_leaves_none() {
     assert_eq!(client.cp(&[], &server.url("f"), "f").summary()["verified"], true);
     assert!(client.content("f") == content);
     assert!(remains(client.scratch.path()).is_empty());
+}
+
+#[test]
+fn a_chunk_that_arrives_again_after_a_failed_sync_is_verified_again() {
+    let fails = need!(failing_first_calls("fsync"));
+    let client = Client::new();
+    let (right, wrong) = (bytes(3 * MEBI, 10), bytes(3 * MEBI, 11));
+    // The server sends the right bytes once. The sync of the complete file fails.
+    let left = Mutex::new(right.len());
+    let server = Liar::start(move |asked| {
+        let mut left = left.lock().unwrap();
+        let sent = if *left > 0 { &right } else { &wrong };
+        let reply = honest(asked, sent, &format!("ETag: \"1\"\n{}", sha256(&right)));
+        if asked.method != "HEAD" {
+            *left = left.saturating_sub(reply.1.len());
+        }
+        Some(reply)
+    });
+    let (url, to) = (server.url("f"), client.path("f"));
+    let to = to.to_str().expect("our own name");
+    let mut command = client.host.wrapped(&as_words(&fails), ["cp", "--json", &url, to]);
+    let ended = Child::spawn(command.env("no_proxy", "*")).end();
+    ended.is(6, &["does not have its published SHA-256"]);
+    assert!(!client.path("f").exists());
 }
 
 /// Callers of `wait` continue after `open`.

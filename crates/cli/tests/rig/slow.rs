@@ -70,6 +70,11 @@ pub(crate) fn failing_calls(calls: &str) -> Result<Vec<String>, Skipped> {
     inject(calls, "error=EIO")
 }
 
+/// Like [`failing_calls`], but only the first of `calls` in each thread fails.
+pub(crate) fn failing_first_calls(calls: &str) -> Result<Vec<String>, Skipped> {
+    inject(calls, "error=EIO:when=1")
+}
+
 fn inject(calls: &str, fault: &str) -> Result<Vec<String>, Skipped> {
     let mut words = strace(calls, &format!("inject={calls}:{fault}"), Path::new("/dev/null"));
     words.push("-qq".to_owned());

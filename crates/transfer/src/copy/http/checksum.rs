@@ -6,8 +6,8 @@ use longhaul_files::{CHUNK, Sink};
 use crate::error::Error;
 
 pub(super) struct Checksum {
-    published: Option<Digest>,
-    hasher: Option<Hasher>,
+    /// The published digest, and the digest of the hashed chunks.
+    digests: Option<(Digest, Hasher)>,
     /// Number of chunks from the start that are hashed.
     hashed: u64,
     was_right: bool,
@@ -16,8 +16,7 @@ pub(super) struct Checksum {
 impl Checksum {
     pub(super) fn new(published: Option<&Digest>) -> Checksum {
         Checksum {
-            published: published.cloned(),
-            hasher: published.map(Digest::hasher),
+            digests: published.map(|published| (published.clone(), published.hasher())),
             hashed: 0,
             was_right: false,
         }
@@ -25,13 +24,19 @@ impl Checksum {
 
     /// Hashes the earlier chunks that `sink` has, up to the first missing chunk. Hashes `chunk` if
     /// no earlier chunk is missing.
+    ///
+    /// After a failed sync, `sink` needs hashed chunks again, and the server may now send other
+    /// content. The hash then starts again, over the content that `sink` has.
     pub(super) fn take(
         &mut self,
         sink: &mut Sink,
         chunk: u64,
         content: &[u8],
     ) -> Result<(), Error> {
-        let Some(hasher) = &mut self.hasher else { return Ok(()) };
+        let Some((published, hasher)) = &mut self.digests else { return Ok(()) };
+        if chunk < self.hashed && sink.needs(chunk) {
+            (*hasher, self.hashed) = (published.hasher(), 0);
+        }
         while self.hashed < chunk && !sink.needs(self.hashed) {
             hasher.update(&sink.read_back(self.hashed)?);
             self.hashed += 1;
@@ -43,25 +48,15 @@ impl Checksum {
         Ok(())
     }
 
-    /// Returns whether the file has the published digest; to be called when `last` is the only
-    /// missing chunk. Returns true if there is no published digest. Only the first call compares:
-    /// later calls, when the last chunk arrives again after a failed sync, return true.
-    pub(super) fn is_right(
-        &mut self,
-        sink: &mut Sink,
-        size: u64,
-        last: u64,
-        content: &[u8],
-    ) -> Result<bool, Error> {
-        self.take(sink, last, content)?;
-        let (Some(mut hasher), Some(published)) = (self.hasher.take(), &self.published) else {
-            return Ok(true);
-        };
+    /// Returns whether the file has the published digest; to be called after [`Checksum::take`] of
+    /// the only missing chunk. Returns true if there is no published digest.
+    pub(super) fn is_right(&mut self, sink: &mut Sink, size: u64) -> Result<bool, Error> {
+        let Some((published, hasher)) = &mut self.digests else { return Ok(true) };
         while self.hashed < size.div_ceil(CHUNK) {
             hasher.update(&sink.read_back(self.hashed)?);
             self.hashed += 1;
         }
-        self.was_right = hasher.is(published);
+        self.was_right = hasher.clone().is(published);
         Ok(self.was_right)
     }
 

@@ -287,7 +287,7 @@ impl Fetching<'_> {
                     self.pause = FIRST_PAUSE;
                     let is_last = sink.missing_chunks() == 1 && sink.needs(chunk);
                     checksum.take(sink, chunk, &content)?;
-                    if is_last && !checksum.is_right(sink, size, chunk, &content)? {
+                    if is_last && !checksum.is_right(sink, size)? {
                         return Err(Pass::Failed(self.differs(remote, sink)));
                     }
                     let value = digest::file_value(size, chunk, &content);
