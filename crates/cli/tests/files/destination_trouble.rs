@@ -287,17 +287,21 @@ fn obstacles_fail_only_their_own_files_which_are_named() {
 fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
     let pair = Pair::new();
     write(&pair.here.join("run/a"), b"a");
+    // The source has a folder with the path of a mounted file system.
+    write(&pair.here.join("run/shared/b"), b"b");
     let to = pair.here.join("to");
-    for path in ["other/x", "extra/y", "extra/mounted/z"] {
+    for path in ["other/x", "extra/y", "extra/mounted/z", "shared/x"] {
         write(&to.join(path), b"old");
     }
-    let mounts = ["other", "extra/mounted"].map(|name| {
+    let mounted = ["other", "extra/mounted", "shared"];
+    let mounts = mounted.map(|name| {
         let path = to.join(name);
         let path = path.display();
         format!("mount -t tmpfs mounted '{path}' && echo kept > '{path}/kept'")
     });
     // The mounts are visible only in this mount namespace.
-    let look = format!("cat '{0}/other/kept' '{0}/extra/mounted/kept'", to.display());
+    let kept = mounted.map(|name| format!("'{}/{name}/kept'", to.display())).join(" ");
+    let look = format!("cat {kept} && cat '{}/shared/b'", to.display());
     let mut apart = need!(Apart::with(&mounts.join(" && ")));
     apart.words[4] = format!("{} && \"$@\" && {look}", mounts.join(" && "));
     let words = ["sync", "--json", "--delete", "run/", "to"];
@@ -305,7 +309,8 @@ fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
     let ended = Child::spawn(command.current_dir(&pair.here)).end();
     ended.is(0, &[]);
     let kept = ended.stdout.iter().filter(|line| *line == "kept").count();
-    assert_eq!(kept, 2, "{ended}");
+    assert_eq!(kept, 3, "{ended}");
+    assert!(ended.stdout.iter().any(|line| line == "b"), "{ended}");
     assert!(!to.join("extra/y").exists() && to.join("extra/mounted/z").exists(), "{ended}");
     assert!(to.join("other/x").exists() && to.join("a").exists(), "{ended}");
 }

@@ -2,8 +2,8 @@
 //! deletion removes them at its end.
 //!
 //! The walk passes through the destination and the manifest in parallel. Both have the same order,
-//! so the walk needs no table of names. It opens each folder by its parent's handle, and does
-//! not follow links. Folders that the source lacks stay if they are on another file system.
+//! so the walk needs no table of names. It opens each folder by its parent's handle, does not
+//! follow links, and does not enter other file systems.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
 //! began may belong to other copies, so they stay. Their change time (ctime) decides, because no
@@ -332,21 +332,18 @@ impl<'a> Walk<'a> {
             }
         };
         let is_folder = found.kind == NameKind::Folder;
+        let is_mounted = is_folder && self.device != Some(found.identity.0);
+        let is_source_folder =
+            |number: u32| self.manifest.entries()[number as usize].kind == Kind::Folder;
         match known {
-            Some(number) => {
-                let is_entered =
-                    is_folder && self.manifest.entries()[number as usize].kind == Kind::Folder;
-                match is_entered {
-                    true => {
-                        self.next = number + 1;
-                        self.enter(path, Some(number), false);
-                    }
-                    false => self.pass(number),
-                }
+            Some(number) if is_folder && !is_mounted && is_source_folder(number) => {
+                self.next = number + 1;
+                self.enter(path, Some(number), false);
             }
+            Some(number) => self.pass(number),
             None if names::is_reserved(name)
                 || found.kind.is_special()
-                || (is_folder && self.device != Some(found.identity.0))
+                || is_mounted
                 || self.extra.begun.is_some_and(|begun| found.changed > begun)
                 || !self.extra.filters.takes(&path, is_folder) =>
             {
