@@ -204,10 +204,8 @@ impl Sink {
         if !self.has_unsynced_names() {
             return Ok(());
         }
-        // After a failed sync the folders still have their changed entries, so a second sync may
-        // store them.
-        let base = self.ground.base();
-        let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
+        // No second try: Linux reports the error of a lost block once for each handle.
+        let synced = self.ground.base().sync_file_system();
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))
     }
 

@@ -471,8 +471,9 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // A failed sync loses a file's content, but not a folder's entries.
-        let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
+        // If this sync fails, the sync of the file system at the end decides. A second sync of the
+        // folder would prove nothing, as for a file.
+        let is_name_synced = folder.sync().is_ok();
         // If the removal fails, the next copy of a large file to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));
         self.pending.clear();

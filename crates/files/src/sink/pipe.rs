@@ -153,9 +153,7 @@ impl PipeFile {
         let locked = partial::is_lockable(mode).then_some(&*self.file);
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         self.is_named = true;
-        // After a failed sync the folder still has its changed entries, so a second sync may store
-        // them.
-        folder.sync().or_else(|_| folder.sync())
+        folder.sync()
     }
 }
 

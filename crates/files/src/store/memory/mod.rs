@@ -507,6 +507,11 @@ impl Disk {
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);
     }
 
+    /// Makes the next sync of the file system fail, through each open handle.
+    pub(crate) fn fail_next_file_system_sync(&self) {
+        self.state().errors += 1;
+    }
+
     /// Returns the number of failed reads: of files of a page or more, and of shorter files.
     pub(crate) fn unread(&self) -> (u64, u64) {
         self.state().unread
