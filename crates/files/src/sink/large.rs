@@ -159,7 +159,8 @@ impl Large {
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
-        let journal = read_journal(ground, number, size)?;
+        // The source may have shrunk since the journal was written.
+        let journal = read_journal(ground, number, size.max(found.size))?;
         let is_its = |journal: &Journal| journal.header == large.header;
         let valid = !distrust && journal.as_ref().is_some_and(is_its);
         let is_locked = file.lock()?;
@@ -557,18 +558,17 @@ fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenFile> {
     }
 }
 
+/// Reads the journal of a partial file of at most `size` bytes.
 fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Option<Journal>> {
     let (folder, name) = ground.at(number)?;
     let Ok(file) = folder.open(&names::journal(&name), Access::Read) else {
         // The journal counts as missing; `settle_journal` removes whatever is in its place.
         return Ok(None);
     };
-    let found = file.attributes()?;
-    if !partial::is_own(&found) {
+    if !partial::is_own(&file.attributes()?) {
         return Ok(None);
     }
-    // The source may have shrunk since the journal was written.
-    let bytes = file.read_start(Header::longest(size.max(found.size)));
+    let bytes = file.read_start(Header::longest(size));
     Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))
 }
 
@@ -762,6 +762,26 @@ mod tests {
             large.leave(&left);
             assert_eq!(left.take(&found), is_left, "{waits} {has_lost}");
         }
+    }
+
+    #[test]
+    fn the_journal_of_a_longer_version_is_read_to_its_end() {
+        let (_disk, mut ground) = ground();
+        let mut large = Large::create(0, &mut ground).unwrap();
+        // The journal of a version with 20 chunks lists this version's first chunk last.
+        let header = Header { size: 20 * CHUNK, ..large.header };
+        let content = vec![1; CHUNK as usize];
+        let value = digest::file_value(large.header.size, 0, &content);
+        let records = (0..20).rev().flat_map(|chunk| header.encode_record(chunk, &value));
+        let journal: Vec<u8> = header.encode().into_iter().chain(records).collect();
+        open_journal(&mut ground, 0).unwrap().write_all_at(&journal, 0).unwrap();
+        let file = large.file.take().unwrap();
+        file.set_len(header.size).unwrap();
+        file.write_all_at(&content, 0).unwrap();
+        drop(file);
+        let (left, watch) = (Left::default(), Watch::default());
+        let resumed = Large::resume(0, &mut ground, false, &left, &watch).unwrap().unwrap();
+        assert!(resumed.large.stored.has(0));
     }
 
     #[test]
