@@ -108,15 +108,10 @@ pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool)
     }
 }
 
-/// Returns whether `If-Range` permits ranges: it is absent, or names this version.
+/// Returns whether `If-Range` permits ranges: it is absent, or is the ETag of this version. A date
+/// in whole seconds is no strong validator, so it permits none (RFC 9110, section 13.1.5).
 pub(crate) fn ranges_count(headers: &HeaderMap, version: &Version) -> bool {
-    let Some(said) = headers.get(header::IF_RANGE) else { return true };
-    let Ok(said) = said.to_str() else { return false };
-    match said.starts_with('"') {
-        true => said == version.etag,
-        // Only the exact date matches (RFC 9110, section 13.1.5).
-        false => httpdate::parse_http_date(said).is_ok_and(|date| Some(date) == version.modified),
-    }
+    headers.get(header::IF_RANGE).is_none_or(|said| said.as_bytes() == version.etag.as_bytes())
 }
 
 #[cfg(test)]
@@ -195,8 +190,9 @@ mod tests {
             ranges_count(&headers, &version())
         };
         assert!(ranges_count(&HeaderMap::new(), &version()));
-        assert!(count("\"e\"") && count("Sun, 09 Sep 2001 01:46:40 GMT"));
-        for other in ["\"x\"", "W/\"e\"", "Sun, 09 Sep 2001 01:46:41 GMT", "nonsense"] {
+        assert!(count("\"e\""));
+        // Two versions may have the same time, because the time has whole seconds.
+        for other in ["\"x\"", "W/\"e\"", "Sun, 09 Sep 2001 01:46:40 GMT", "nonsense"] {
             assert!(!count(other), "{other}");
         }
     }
