@@ -83,12 +83,32 @@ impl NewFile {
     /// # Errors
     /// The system's error. An existing file is unchanged, unless only the sync of the folder
     /// failed.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
+        self.finish_if(true, || Ok(Some(()))).map(drop)
+    }
+
+    /// As [`finish`](NewFile::finish), but calls `judge` directly before the rename, and removes
+    /// the file if `judge` returns `None`. Keeps the value of `judge`, such as a lock, until the
+    /// file has its name. Returns whether the file has its name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name exists and `replaces` is false; the error of `judge`, or the
+    /// system's error.
+    pub fn finish_if<T>(
+        mut self,
+        replaces: bool,
+        judge: impl FnOnce() -> io::Result<Option<T>>,
+    ) -> io::Result<bool> {
         self.file.sync_all()?;
         let partial = self.partial.as_deref().ok_or_else(store::not_found)?;
-        self.folder.rename(partial, &self.name)?;
+        let Some(kept) = judge()? else { return Ok(false) };
+        match replaces {
+            true => self.folder.rename(partial, &self.name)?,
+            false => self.folder.rename_new(partial, &self.name)?,
+        }
+        drop(kept);
         self.partial = None;
-        self.folder.sync()
+        self.folder.sync().map(|()| true)
     }
 }
 
@@ -138,6 +158,24 @@ fn remove_in(folder: &SharedFolder, name: &[u8], place: &Place) -> io::Result<()
 /// # Errors
 /// The system's error: a folder at `to` must be empty, and a folder cannot move into itself.
 pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
+    sync(&rename_unsynced(from, to, true)?)
+}
+
+/// As [`rename`], but replaces nothing.
+///
+/// # Errors
+/// `AlreadyExists` if something has the name of `to`, even a link to nothing; or the system's
+/// error.
+pub fn rename_new(from: &Place, to: &Place) -> io::Result<()> {
+    sync(&rename_unsynced(from, to, false)?)
+}
+
+fn sync(folders: &[SharedFolder]) -> io::Result<()> {
+    folders.iter().try_for_each(|folder| folder.sync())
+}
+
+/// Returns the folders whose entries have changed.
+fn rename_unsynced(from: &Place, to: &Place, replaces: bool) -> io::Result<[SharedFolder; 2]> {
     let (source, name) = parent_and_name(from)?;
     source.look(&name)?;
     let (folder, name) = parent_and_name(to)?;
@@ -146,9 +184,11 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
     };
     // The new path has no trailing slash, which would require a folder.
     let new = path.parent().unwrap_or(Path::new("")).join(as_path(&name));
-    root.rename_below(old, &new)?;
-    folder.sync()?;
-    source.sync()
+    match replaces {
+        true => root.rename_below(old, &new)?,
+        false => root.rename_new_below(old, &new)?,
+    }
+    Ok([folder, source])
 }
 
 /// Replaced content that could not be removed.
@@ -308,6 +348,34 @@ mod tests {
         assert_eq!(fs::read(top.join("old")).unwrap(), b"new");
         assert_eq!(names(top), [remains.name.as_str(), "old"]);
         lock(&top.join(&remains.name).join("locked"), 0o700);
+    }
+
+    #[test]
+    fn a_name_that_exists_is_not_replaced_where_that_is_not_allowed() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        for path in ["file", "kept"] {
+            fs::write(top.join(path), path).unwrap();
+        }
+        fs::create_dir(top.join("folder")).unwrap();
+        symlink("none", top.join("link")).unwrap();
+        for to in ["kept", "folder", "link"] {
+            let error = rename_new(&at(top, "file"), &at(top, to)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{to}");
+            let new = NewFile::begin(&at(top, "new")).unwrap();
+            fs::rename(top.join(to), top.join("new")).unwrap();
+            let error = new.finish_if(false, || Ok(Some(()))).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{to}");
+            fs::rename(top.join("new"), top.join(to)).unwrap();
+        }
+        assert!(
+            !NewFile::begin(&at(top, "kept")).unwrap().finish_if(true, || Ok(None::<()>)).unwrap()
+        );
+        assert_eq!(fs::read(top.join("kept")).unwrap(), b"kept");
+        rename_new(&at(top, "file"), &at(top, "folder/file")).unwrap();
+        rename_new(&at(top, "folder"), &at(top, "new/")).unwrap();
+        assert!(rename_new(&at(top, "new"), &at(top, "new/in")).is_err());
+        assert_eq!(names(top), ["kept", "link", "new"]);
     }
 
     #[test]

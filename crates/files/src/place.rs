@@ -65,6 +65,19 @@ impl Root {
     pub(crate) fn rename_below(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.rename(from, &self.0, to)
     }
+
+    /// As `rename_below`, but fails with `AlreadyExists` if `to` exists.
+    pub(crate) fn rename_new_below(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let folder = |path: &Path| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => self.0.open_dir(parent),
+            _ => self.0.try_clone(),
+        };
+        let name = |path: &Path| path.file_name().map(OsStr::to_owned);
+        let (Some(old), Some(new)) = (name(from), name(to)) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        real::rename_new(folder(from)?, old.as_bytes(), folder(to)?, new.as_bytes())
+    }
 }
 
 pub(crate) enum Found {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
@@ -19,35 +19,31 @@ use crate::shared::Shared;
 /// Bytes of a body to collect before a write.
 const PIECE: usize = 1 << 20;
 
-/// Checks the conditions of a request that changes `place`. Returns whether something exists there.
-async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bool, Reply> {
-    let place = place.clone();
-    let found = shared.at_disk(move || match look(&place) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// Judges the conditions of a request that changes `place`. Returns whether something exists there;
+/// `None` if a condition does not hold.
+fn judge(place: &Place, headers: &HeaderMap) -> io::Result<Option<bool>> {
+    let found = match look(place) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
         Ok(named) if named.kind == NameKind::File => {
-            let version = RangeFile::open(&place).ok().map(|file| Version::of(file.stamp()));
-            Ok(Some(version))
+            Some(RangeFile::open(place).ok().map(|file| Version::of(file.stamp())))
         }
-        Ok(_) => Ok(Some(None)),
-    });
-    let found = found.await.map_err(|error| reply::trouble(&error))?;
-    let version = match &found {
-        Some(Some(version)) => Some(version.clone()),
-        // Only `*` matches a folder, or a file that cannot be opened: neither has an ETag.
-        Some(None) => Some(Version { etag: String::new(), modified: None }),
-        None => None,
+        Ok(_) => Some(None),
     };
-    match condition::judge(headers, version.as_ref(), false) {
-        Judged::Holds => Ok(found.is_some()),
-        _ => {
-            let text = "the file's version does not meet the condition of the request";
-            Err(reply::plain(StatusCode::PRECONDITION_FAILED, text))
-        }
-    }
+    let is_there = found.is_some();
+    // Only `*` matches a folder, or a file that cannot be opened: neither has an ETag.
+    let no_etag = || Version { etag: String::new(), modified: None };
+    let version = found.map(|version| version.unwrap_or_else(no_etag));
+    let judged = condition::judge(headers, version.as_ref(), false);
+    Ok((judged == Judged::Holds).then_some(is_there))
 }
 
-/// The file gets its name when the body is complete.
+fn failed() -> Reply {
+    let text = "the file's version does not meet the condition of the request";
+    reply::plain(StatusCode::PRECONDITION_FAILED, text)
+}
+
+/// The file gets its name when the body is complete and the conditions still hold.
 pub(crate) async fn put(
     shared: &Shared,
     place: Place,
@@ -58,25 +54,37 @@ pub(crate) async fn put(
         let text = "a part of a file cannot be put; send all of it";
         return reply::plain(StatusCode::BAD_REQUEST, text);
     }
-    let was_there = match judge(shared, &place, headers).await {
-        Ok(was_there) => was_there,
-        Err(reply) => return reply,
-    };
-    match write(shared, place, body).await {
-        Ok(()) if was_there => reply::empty(StatusCode::NO_CONTENT),
-        Ok(()) => reply::empty(StatusCode::CREATED),
+    // Do not receive the body if the conditions do not hold now.
+    let (at, conditions) = (place.clone(), headers.clone());
+    match shared.at_disk(move || judge(&at, &conditions)).await {
+        Ok(Some(_)) => {}
+        Ok(None) => return failed(),
+        Err(error) => return reply::trouble(&error),
+    }
+    match write(shared, place, headers.clone(), body).await {
+        Ok(Some(true)) => reply::empty(StatusCode::NO_CONTENT),
+        Ok(Some(false)) => reply::empty(StatusCode::CREATED),
+        Ok(None) => failed(),
         Err(reply) => reply,
     }
 }
 
-async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), Reply> {
+/// Returns whether the file has replaced another one; `None` if the conditions of the request no
+/// longer hold.
+async fn write(
+    shared: &Shared,
+    place: Place,
+    headers: HeaderMap,
+    mut body: Incoming,
+) -> Result<Option<bool>, Reply> {
     let trouble = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             reply::plain(StatusCode::CONFLICT, "the file's folder does not exist")
         }
         _ => reply::trouble(&error),
     };
-    let mut file = shared.at_disk(move || NewFile::begin(&place)).await.map_err(trouble)?;
+    let at = place.clone();
+    let mut file = shared.at_disk(move || NewFile::begin(&at)).await.map_err(trouble)?;
     let mut piece = Vec::new();
     loop {
         let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
@@ -99,9 +107,22 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
                 shared.at_disk(move || file.write(&bytes).map(|()| file)).await.map_err(trouble)?;
         }
     }
+    let naming = shared.naming();
     let finished = shared.at_disk(move || {
         file.write(&piece)?;
-        file.finish()
+        let is_new = condition::wants_nothing(&headers);
+        let mut was_there = None;
+        // The lock keeps other requests out. Another program can still change the file between
+        // `judge` and the rename, unless the file must be new.
+        let named = file.finish_if(!is_new, || {
+            let lock = naming.lock().unwrap_or_else(PoisonError::into_inner);
+            was_there = judge(&place, &headers)?;
+            Ok(was_there.map(|_| lock))
+        });
+        match named {
+            Err(error) if is_new && error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            named => named.map(|_| was_there),
+        }
     });
     finished.await.map_err(trouble)
 }
@@ -117,13 +138,12 @@ pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
 }
 
 pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -> Reply {
-    if let Err(reply) = judge(shared, &place, headers).await {
-        return reply;
-    }
-    match shared.at_disk(move || edit::remove(&place)).await {
-        Ok(()) => reply::empty(StatusCode::NO_CONTENT),
-        Err(error) => reply::trouble(&error),
-    }
+    let headers = headers.clone();
+    let removed = shared.at_disk(move || match judge(&place, &headers)? {
+        None => Ok(failed()),
+        Some(_) => edit::remove(&place).map(|()| reply::empty(StatusCode::NO_CONTENT)),
+    });
+    removed.await.unwrap_or_else(|error| reply::trouble(&error))
 }
 
 pub(crate) async fn move_to(
@@ -138,25 +158,28 @@ pub(crate) async fn move_to(
         let text = "nothing can move onto itself, into itself, or onto a folder that holds it";
         return reply::plain(StatusCode::FORBIDDEN, text);
     }
-    if let Err(reply) = judge(shared, &from, headers).await {
-        return reply;
-    }
+    let headers = headers.clone();
     let moved = shared.at_disk(move || {
+        if judge(&from, &headers)?.is_none() {
+            return Ok(failed());
+        }
         // The status is 404 without the source, and 409 without the destination's parent.
         look(&from)?;
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        match look(&to) {
-            Err(error) if is_missing(&error) => match edit::rename(&from, &to) {
-                Err(error) if is_missing(&error) => {
-                    Ok(reply::plain(StatusCode::CONFLICT, "the parent folder does not exist"))
-                }
-                renamed => renamed.map(|()| reply::empty(StatusCode::CREATED)),
-            },
-            Err(error) => Err(error),
-            Ok(_) if !overwrite => {
+        let renamed = match look(&to) {
+            Err(error) if !is_missing(&error) => return Err(error),
+            Ok(_) if overwrite => return edit::replace(&from, &to).map(replaced),
+            _ if overwrite => edit::rename(&from, &to),
+            _ => edit::rename_new(&from, &to),
+        };
+        match renamed {
+            Err(error) if is_missing(&error) => {
+                Ok(reply::plain(StatusCode::CONFLICT, "the parent folder does not exist"))
+            }
+            Err(error) if !overwrite && error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok(reply::plain(StatusCode::PRECONDITION_FAILED, "the destination exists"))
             }
-            Ok(_) => edit::replace(&from, &to).map(replaced),
+            renamed => renamed.map(|()| reply::empty(StatusCode::CREATED)),
         }
     });
     moved.await.unwrap_or_else(|error| reply::trouble(&error))

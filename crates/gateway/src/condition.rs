@@ -80,6 +80,12 @@ fn lists(
     Some(lists.any(&mut names_it))
 }
 
+/// Returns whether the request asks that nothing exists at its path.
+pub(crate) fn wants_nothing(headers: &HeaderMap) -> bool {
+    let mut lists = headers.get_all(header::IF_NONE_MATCH).iter();
+    lists.any(|list| list.as_bytes().trim_ascii() == b"*")
+}
+
 /// Evaluates the conditions of a request. `version` is the version of the requested file or folder,
 /// `None` if it does not exist. `reads` says whether the method is GET or HEAD.
 pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {

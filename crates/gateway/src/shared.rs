@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     tokens: RwLock<Tokens>,
     public: bool,
     read_only: bool,
+    /// Held from the last check of a PUT's conditions until the file has its name.
+    naming: Arc<Mutex<()>>,
     disk: Arc<Semaphore>,
     listings: Arc<Semaphore>,
     refusals: Mutex<Minute>,
@@ -109,6 +111,7 @@ impl Shared {
             tokens: RwLock::new(Tokens::new(tokens)),
             public,
             read_only,
+            naming: Arc::default(),
             disk: Arc::new(Semaphore::new(AT_DISK)),
             listings: Arc::new(Semaphore::new(LISTINGS)),
             refusals: Mutex::new(Minute::starting(Instant::now())),
@@ -161,6 +164,10 @@ impl Shared {
         if limit.is_none_or(allows) {
             (self.report)(record);
         }
+    }
+
+    pub(crate) fn naming(&self) -> Arc<Mutex<()>> {
+        self.naming.clone()
     }
 
     pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {

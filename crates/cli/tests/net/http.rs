@@ -250,6 +250,51 @@ fn files_are_put_moved_and_deleted_and_are_never_partial() {
 }
 
 #[test]
+fn the_conditions_of_a_put_still_hold_when_the_file_gets_its_name() {
+    let http = Http::new(&[]);
+    let top = http.data.join("in");
+    is(&http.put(WRITER, "/old", b"one"), 201);
+    let etag = header(&http.ask(WRITER, "GET", "/old", ""), "etag").to_owned();
+    for (name, condition) in
+        [("new", "If-None-Match: *".to_owned()), ("old", format!("If-Match: {etag}"))]
+    {
+        let before = fs::read_dir(&top).unwrap().count();
+        let mut slow = TcpStream::connect(http.address()).unwrap();
+        slow.set_read_timeout(Some(DEADLINE)).unwrap();
+        let head = format!(
+            "PUT /{name} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\
+             Authorization: Bearer {WRITER}\r\nContent-Length: 4\r\n{condition}\r\n\r\n"
+        );
+        slow.write_all(head.as_bytes()).unwrap();
+        crate::rig::wait_until("the conditions are judged", || {
+            fs::read_dir(&top).unwrap().count() > before
+        });
+        let meanwhile = http.put(WRITER, &format!("/{name}"), b"another client's");
+        assert!(meanwhile.starts_with("HTTP/1.1 20"), "{meanwhile}");
+        slow.write_all(b"mine").unwrap();
+        let mut reply = String::new();
+        slow.read_to_string(&mut reply).unwrap();
+        is(&reply, 412);
+        assert_eq!(fs::read(top.join(name)).unwrap(), b"another client's");
+    }
+    assert_eq!(fs::read_dir(&top).unwrap().count(), 2, "no partial file stays");
+}
+
+#[test]
+fn a_move_without_overwrite_replaces_not_even_a_link_to_nothing() {
+    let http = Http::new(&[]);
+    let top = http.data.join("in");
+    write(&top.join("file"), b"f");
+    symlink("none", top.join("link")).unwrap();
+    let moved =
+        |more: &str| http.ask(WRITER, "MOVE", "/file", &format!("Destination: /link\n{more}"));
+    is(&moved("Overwrite: F\n"), 412);
+    assert!(top.join("link").is_symlink() && top.join("file").exists());
+    is(&moved(""), 201);
+    assert_eq!(fs::read(top.join("link")).unwrap(), b"f");
+}
+
+#[test]
 fn a_failing_move_loses_nothing_and_conditions_apply_to_its_source() {
     let http = Http::new(&[]);
     let top = http.data.join("in");

@@ -165,6 +165,14 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Renames `from` to `to` within this folder, replacing an existing `to`.
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
 
+    /// As [`rename`](Folder::rename), but fails with `AlreadyExists` if `to` exists.
+    fn rename_new(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        match self.look_if_there(to)? {
+            Some(_) => Err(Errno::EXIST.into()),
+            None => self.rename(from, to),
+        }
+    }
+
     /// Removes the file or link `name`; succeeds if it does not exist.
     fn remove(&self, name: &[u8]) -> io::Result<()>;
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat,
-    Timespec, Timestamps, UTIME_OMIT,
+    Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom,
+    Stat, Timespec, Timestamps, UTIME_OMIT,
 };
 use rustix::io::Errno;
 
@@ -126,6 +126,31 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
+/// Renames `from` in the folder `source` to `to` in `folder`. Fails with `AlreadyExists` if `to`
+/// exists.
+pub(crate) fn rename_new(
+    source: impl AsFd,
+    from: &[u8],
+    folder: impl AsFd,
+    to: &[u8],
+) -> io::Result<()> {
+    match rustix::fs::renameat_with(&source, from, &folder, to, RenameFlags::NOREPLACE) {
+        // NFS, for example, cannot do this.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+        renamed => return Ok(renamed?),
+    }
+    // A hard link replaces nothing either, but a folder and some file systems have none.
+    match rustix::fs::linkat(&source, from, &folder, to, AtFlags::empty()) {
+        Ok(()) => return Ok(rustix::fs::unlinkat(&source, from, AtFlags::empty())?),
+        Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+        Err(_) => {}
+    }
+    match rustix::fs::statat(&folder, to, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(rustix::fs::renameat(&source, from, &folder, to)?),
+        found => Err(found.err().unwrap_or(Errno::EXIST).into()),
+    }
+}
+
 /// Locks a file or folder without waiting. Returns false if the file system cannot lock it.
 fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
@@ -218,6 +243,10 @@ impl Folder for RealFolder {
 
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
+    }
+
+    fn rename_new(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        rename_new(&self.0, from, &self.0, to)
     }
 
     fn remove(&self, name: &[u8]) -> io::Result<()> {
