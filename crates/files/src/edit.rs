@@ -9,7 +9,7 @@ use std::path::Path;
 use super::list::{self, NameKind, Named};
 use super::names;
 use super::place::{Found, Place, as_path, show};
-use super::store::{self, OpenFile, SharedFolder};
+use super::store::{self, Folder, OpenFile, SharedFolder};
 
 /// Returns the attributes of `place`; follows links as far as the place allows.
 ///
@@ -200,30 +200,60 @@ pub struct Remains {
     pub error: io::Error,
 }
 
+/// A replacement that failed.
+#[derive(Debug)]
+pub struct ReplaceError {
+    /// Why it failed.
+    pub error: io::Error,
+    /// The hidden name of the earlier content, next to the destination. `None` if the earlier
+    /// content is unchanged.
+    pub hidden: Option<String>,
+}
+
+impl From<io::Error> for ReplaceError {
+    fn from(error: io::Error) -> ReplaceError {
+        ReplaceError { error, hidden: None }
+    }
+}
+
 /// Renames `from` to `to` below the same root, replacing a file, or a folder and its content.
 /// If the replaced content cannot be removed, the move still succeeds and returns that content.
 ///
 /// # Errors
 /// The system's error. Everything at `to` is unchanged, unless a sync after the rename failed, or
 /// the attempt to undo a rename failed.
-pub fn replace(from: &Place, to: &Place) -> io::Result<Option<Remains>> {
+pub fn replace(from: &Place, to: &Place) -> Result<Option<Remains>, ReplaceError> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) cannot replace a file by a folder, a folder by a file, or a folder that has
     // content. So the old content gets a temporary name first. Nothing is lost if `from` is in the
     // old content, or if the rename fails for another reason.
     let is_folder = |place: &Place| io::Result::Ok(look(place)?.kind == NameKind::Folder);
     if !is_folder(from)? && folder.look(&name)?.kind != NameKind::Folder {
-        return rename(from, to).map(|()| None);
+        return Ok(rename(from, to).map(|()| None)?);
     }
     let old = names::unique(&name);
     folder.rename(&name, &old)?;
-    let renamed = rename(from, to);
-    if folder.look_if_there(&name)?.is_none() {
-        folder.rename(&old, &name)?;
-    }
-    renamed?;
+    put_in_place(&*folder, &name, &old, || rename_unsynced(from, to, true))?;
     let remains = |error| Remains { name: show(&old), error };
     Ok(remove_in(&folder, &old, &to.parent().join(&old)).map_err(remains).err())
+}
+
+/// Calls `put`, which gives new content the name `name`, and syncs the folders that `put` returns.
+/// The earlier content has the hidden name `old`; it gets its name back if `put` fails.
+fn put_in_place(
+    folder: &dyn Folder,
+    name: &[u8],
+    old: &[u8],
+    put: impl FnOnce() -> io::Result<[SharedFolder; 2]>,
+) -> Result<(), ReplaceError> {
+    let hidden = || Some(show(old));
+    match put() {
+        Ok(folders) => sync(&folders).map_err(|error| ReplaceError { error, hidden: hidden() }),
+        Err(error) => {
+            let undone = folder.rename_new(old, name);
+            Err(ReplaceError { error, hidden: undone.err().and_then(|_| hidden()) })
+        }
+    }
 }
 
 #[cfg(test)]
@@ -348,6 +378,32 @@ mod tests {
         assert_eq!(fs::read(top.join("old")).unwrap(), b"new");
         assert_eq!(names(top), [remains.name.as_str(), "old"]);
         lock(&top.join(&remains.name).join("locked"), 0o700);
+    }
+
+    #[test]
+    fn a_failed_replacement_restores_the_earlier_content_or_tells_its_hidden_name() {
+        use crate::store::memory::{Disk, Faults};
+        for (sync_fails, is_taken, hidden) in
+            [(false, false, false), (false, true, true), (true, true, true)]
+        {
+            let disk = Disk::new(1);
+            let root = disk.root();
+            root.create(b"old", 0o600).unwrap();
+            let put = || {
+                if is_taken {
+                    root.create(b"name", 0o600).unwrap();
+                }
+                if sync_fails {
+                    disk.set_faults(Faults { folder_sync: 10_000, ..Faults::default() });
+                    return Ok([root.clone(), root.clone()]);
+                }
+                Err(io::ErrorKind::PermissionDenied.into())
+            };
+            let failed = put_in_place(&*root, b"name", b"old", put).unwrap_err();
+            assert_eq!(failed.hidden.as_deref(), hidden.then_some("old"));
+            assert_eq!(root.look_if_there(b"old").unwrap().is_some(), hidden);
+            assert!(root.look_if_there(b"name").unwrap().is_some());
+        }
     }
 
     #[test]

@@ -76,7 +76,8 @@ async fn answer(
         left: reply.extensions_mut().remove().map(|change::Left(text)| text),
         disconnected_after,
     };
-    if record.is_refused() || record.is_write() || record.disconnected_after.is_some() {
+    let is_reported = record.is_refused() || record.is_write() || record.left.is_some();
+    if is_reported || record.disconnected_after.is_some() {
         shared.report(record.clone());
     }
     let nosniff = HeaderName::from_static("x-content-type-options");

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap};
-use longhaul_files::edit::{self, NewFile, Remains, look};
+use longhaul_files::edit::{self, NewFile, Remains, ReplaceError, look};
 use longhaul_files::list::NameKind;
 use longhaul_files::{Place, RangeFile};
 use tokio::time::timeout;
@@ -168,7 +168,7 @@ pub(crate) async fn move_to(
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let renamed = match look(&to) {
             Err(error) if !is_missing(&error) => return Err(error),
-            Ok(_) if overwrite => return edit::replace(&from, &to).map(replaced),
+            Ok(_) if overwrite => return Ok(replaced(edit::replace(&from, &to))),
             _ if overwrite => edit::rename(&from, &to),
             _ => edit::rename_new(&from, &to),
         };
@@ -185,14 +185,25 @@ pub(crate) async fn move_to(
     moved.await.unwrap_or_else(|error| reply::trouble(&error))
 }
 
-/// The replaced content that a MOVE could not remove, for the log.
+/// The replaced content that a MOVE left under a hidden name, for the log.
 #[derive(Clone)]
 pub(crate) struct Left(pub(crate) String);
 
-fn replaced(remains: Option<Remains>) -> Reply {
-    let mut reply = reply::empty(StatusCode::NO_CONTENT);
-    if let Some(Remains { name, error }) = remains {
-        let left = format!("cannot remove the replaced content, now {name}: {error}");
+fn replaced(moved: Result<Option<Remains>, ReplaceError>) -> Reply {
+    let (mut reply, left) = match moved {
+        Ok(remains) => {
+            let left = |Remains { name, error }| {
+                format!("cannot remove the replaced content, now {name}: {error}")
+            };
+            (reply::empty(StatusCode::NO_CONTENT), remains.map(left))
+        }
+        Err(ReplaceError { error, hidden }) => {
+            let left =
+                |name| format!("the move failed, the replaced content is now {name}: {error}");
+            (reply::trouble(&error), hidden.map(left))
+        }
+    };
+    if let Some(left) = left {
         reply.extensions_mut().insert(Left(left));
     }
     reply
@@ -209,13 +220,23 @@ mod tests {
     #[test]
     fn a_reply_carries_the_name_of_replaced_content_that_could_not_be_removed() {
         let error = io::Error::from(io::ErrorKind::PermissionDenied);
-        let mut reply = replaced(Some(Remains { name: ".old.lh-small".to_owned(), error }));
+        let mut reply = replaced(Ok(Some(Remains { name: ".old.lh-small".to_owned(), error })));
         assert_eq!(reply.status(), StatusCode::NO_CONTENT);
         let Left(text) = reply.extensions_mut().remove().unwrap();
         assert_eq!(
             text,
             "cannot remove the replaced content, now .old.lh-small: permission denied"
         );
-        assert!(replaced(None).extensions().get::<Left>().is_none());
+        assert!(replaced(Ok(None)).extensions().get::<Left>().is_none());
+        let error = io::Error::other("bad disk");
+        let hidden = Some(".old.lh-small".to_owned());
+        let mut reply = replaced(Err(ReplaceError { error, hidden }));
+        assert_eq!(reply.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let Left(text) = reply.extensions_mut().remove().unwrap();
+        assert_eq!(text, "the move failed, the replaced content is now .old.lh-small: bad disk");
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        let reply = replaced(Err(error.into()));
+        assert_eq!(reply.status(), StatusCode::NOT_FOUND);
+        assert!(reply.extensions().get::<Left>().is_none());
     }
 }

@@ -41,18 +41,19 @@ pub struct AccessRecord {
     pub bytes: Option<u64>,
     /// The status of the reply.
     pub status: u16,
-    /// Why a MOVE could not remove the replaced content, and the hidden name of this content next
-    /// to the new path.
+    /// Why a MOVE failed after it had hidden the replaced content, or could not remove this
+    /// content; and the hidden name of the content next to the new path.
     pub left: Option<String>,
     /// The time limit, if the client was disconnected because of it.
     pub disconnected_after: Option<Duration>,
 }
 
 impl AccessRecord {
-    /// Returns whether the request was refused (status 401 or 403), and its client was not
-    /// disconnected.
+    /// Returns whether the request was refused (status 401 or 403) without any effect, and its
+    /// client was not disconnected.
     pub fn is_refused(&self) -> bool {
-        self.disconnected_after.is_none() && matches!(self.status, 401 | 403)
+        let has_effect = self.left.is_some() || self.disconnected_after.is_some();
+        !has_effect && matches!(self.status, 401 | 403)
     }
 
     /// Returns whether the request has changed the folder.
@@ -243,6 +244,8 @@ pub(crate) mod tests {
         for status in [401, 403] {
             assert!(record("GET", status, None).is_refused());
             assert!(!record("GET", status, Some(MINUTE)).is_refused());
+            let left = Some("hidden".to_owned());
+            assert!(!AccessRecord { left, ..record("MOVE", status, None) }.is_refused());
         }
     }
 }

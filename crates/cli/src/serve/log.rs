@@ -67,7 +67,8 @@ impl Log {
                 "disconnected, because the client neither received nor sent a byte for {} s",
                 limit.as_secs_f64()
             ),
-            None => format!("done{size}{left}"),
+            None if record.is_write() => format!("done{size}{left}"),
+            None => format!("failed with status {}{left}", record.status),
         };
         let line = format!("{} {address}{by} HTTP {method} {path}{to}: {end}", utc::now());
         self.line(|| Some(json::http(record)), || Some(plain::text(&line)));
