@@ -76,7 +76,7 @@ impl Host {
             location: location.clone(),
             reach: options.reach.clone(),
             retry_for: options.retry_for,
-            cancel: cancel.clone(),
+            cancel: cancel.child(),
             warn: Box::new(warn),
             connection: Mutex::new((None, 0)),
         }
@@ -97,6 +97,14 @@ impl Host {
             }
         }
         Ok(())
+    }
+
+    /// Ends all requests, and waits until the connection is closed.
+    pub(crate) async fn close(&self) {
+        self.cancel.cancel();
+        if let Some(connection) = self.connection.lock().await.0.take() {
+            connection.close().await;
+        }
     }
 
     /// Returns the connection and its number; opens one if there is none.

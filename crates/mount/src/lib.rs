@@ -29,7 +29,7 @@ use std::thread;
 use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionUnmounter};
-use longhaul_transfer::api::{CancelHandle, Client, Error, ErrorKind};
+use longhaul_transfer::api::{CancelHandle, Client, Error, ErrorKind, blocking};
 use longhaul_transfer::location::Location;
 use longhaul_transfer::options::ReachOptions;
 use rustix::mount::UnmountFlags;
@@ -53,11 +53,21 @@ pub struct Options {
     pub reach: ReachOptions,
 }
 
-/// A mounted folder. Dropping this value unmounts the folder.
+/// A mounted folder. Dropping this value unmounts the folder, and closes the connection.
 pub struct Mount {
     at: PathBuf,
+    _reached: Reached,
     unmounter: SessionUnmounter,
     ended: Receiver<io::Result<()>>,
+}
+
+/// The connection. Dropping this value closes the connection.
+struct Reached(Arc<Host>);
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        blocking::wait(self.0.close());
+    }
 }
 
 impl fmt::Debug for Mount {
@@ -85,6 +95,7 @@ impl Mount {
         check(at)?;
         let runtime = runtime()?;
         let host = Arc::new(Host::new(client, location, options, cancel, warn));
+        let reached = Reached(host.clone());
         let top = location.path().to_owned();
         let (host_of_check, top_of_check) = (host.clone(), top.clone());
         let (tell, listed) = mpsc::channel();
@@ -111,7 +122,7 @@ impl Mount {
             let _ = tell.send(session.run());
         };
         thread::Builder::new().name("longhaul mount".to_owned()).spawn(run).map_err(no_thread)?;
-        Ok(Mount { at: whole, unmounter, ended })
+        Ok(Mount { at: whole, _reached: reached, unmounter, ended })
     }
 
     /// Waits up to `patience`; returns whether the folder was unmounted from outside.
@@ -130,7 +141,7 @@ impl Mount {
     }
 
     /// Unmounts the folder. Returns whether files were open at that time; an ordinary user always
-    /// gets `false`. Open files stay readable until this process ends.
+    /// gets `false`. Reads of open files then fail.
     ///
     /// # Errors
     /// The system refuses.

@@ -15,10 +15,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::calls::or_cancelled;
 use crate::control::file::{
     self, Change, FileAsk, FileData, FileOpened, FileRange, MOST_RANGES, PIECE, Portion, portions,
 };
 use crate::error::{Error, ErrorKind};
+use crate::progress::Cancel;
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_proto::remembered::Remembered;
@@ -78,14 +80,16 @@ pub(crate) struct Bytes {
 }
 
 /// Opens a file on the `first` stream of the connection, or on a new stream. Sends the result to
-/// `tell`, and serves calls until all handles are dropped.
+/// `tell`, and serves calls until all handles are dropped or `cancel` is wished.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
     what: (Opening, Option<Remembered>),
     tell: oneshot::Sender<Result<Opened, Error>>,
+    cancel: &Cancel,
 ) {
-    let (about, mut reading) = match open(connection, first, what).await {
+    let opened = or_cancelled(open(connection, first, what), cancel).await;
+    let (about, mut reading) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             let _ = tell.send(Err(advised(error)));
@@ -94,7 +98,11 @@ pub(crate) async fn serve(
     };
     let (jobs, mut wanted) = mpsc::channel(WAITING);
     let _ = tell.send(Ok(Opened { about, len: reading.len.clone(), jobs }));
-    let Err(error) = reading.run(&mut wanted).await else {
+    let ended = tokio::select! {
+        ended = reading.run(&mut wanted) => ended,
+        () = cancel.wished() => Ok(()),
+    };
+    let Err(error) = ended else {
         let Reading { writer, reader, .. } = reading;
         let _ = writer.leave(reader).await;
         return;

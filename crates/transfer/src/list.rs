@@ -11,6 +11,7 @@ use crate::calls::{Calls, Peer, connected, or_cancelled};
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
 use crate::file::{self, Opened, Opening};
+use crate::progress::Cancel;
 use crate::reactor;
 use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};
@@ -25,6 +26,8 @@ const SILENT: Duration = Duration::from_secs(30);
 /// How long the first stream of a connection may wait for a call. The server closes a stream
 /// without a first message after 15 s.
 const UNUSED: Duration = Duration::from_secs(5);
+/// How long a cancelled connection waits for its calls to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(3);
 
 struct Listing {
     session: Session,
@@ -73,7 +76,8 @@ pub(crate) enum Order {
 }
 
 /// Opens a connection, reports the result on `ready`, and answers `orders` until all senders are
-/// dropped or the caller cancels.
+/// dropped or the caller cancels. Then closes the connection, so that the server learns at once
+/// that the calls have ended.
 pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let Calls { options, observer, cancel, ready, mut orders } = calls;
     let work = async {
@@ -95,7 +99,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         tokio::pin!(unused);
         loop {
             let order = tokio::select! {
-                () = cancel.wished() => return Ok(()),
+                () = cancel.wished() => break,
                 order = orders.recv() => order,
                 () = &mut unused, if first.is_some() => {
                     // Close the unused stream before the server treats it as lost.
@@ -112,14 +116,23 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
             let Some(order) = order else { break };
             let remembered = matches!(order, Order::OpenFile(..)).then(|| *path).flatten();
             let (connection, first) = (connection.clone(), first.take());
-            calls.spawn_local(async move { answer(&connection, first, remembered, order).await });
+            let cancel = cancel.clone();
+            calls.spawn_local(async move {
+                answer(&connection, first, remembered, order, &cancel).await;
+            });
         }
-        let last = async {
-            while calls.join_next().await.is_some() {}
-            Ok(())
+        let last = async { while calls.join_next().await.is_some() {} };
+        let late = async {
+            cancel.wished().await;
+            sleep(GOODBYE).await;
         };
-        // After a cancellation the calls end with their tasks.
-        let _ = or_cancelled(last, &cancel).await;
+        tokio::select! {
+            () = last => {}
+            () = late => {}
+        }
+        // The connection is closed only once nothing else uses it.
+        calls.shutdown().await;
+        drop(first);
         connection.close().await;
         Ok(())
     };
@@ -127,20 +140,22 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// `remembered` has the rate, round-trip time and loss that a copy over the same path has found.
+/// Serves one call until its caller drops it, or until `cancel`. `remembered` has the rate,
+/// round-trip time and loss that a copy over the same path has found.
 async fn answer(
     connection: &Connection,
     first: Option<Session>,
     remembered: Option<Remembered>,
     order: Order,
+    cancel: &Cancel,
 ) {
     let (path, tell) = match order {
         Order::List(path, tell) => (path, tell),
         Order::Status(every, tell) => {
-            return watching::serve(connection, first, every, tell).await;
+            return watching::serve(connection, first, every, tell, cancel).await;
         }
         Order::OpenFile(what, tell) => {
-            return file::serve(connection, first, (what, remembered), tell).await;
+            return file::serve(connection, first, (what, remembered), tell, cancel).await;
         }
     };
     let listed = listed(connection, first, &path, &tell);
@@ -148,6 +163,7 @@ async fn answer(
     let ended = tokio::select! {
         ended = listed => ended,
         () = tell.closed() => Ok(()),
+        () = cancel.wished() => Ok(()),
     };
     if let Err(error) = ended {
         let _ = tell.send(Err(error)).await;

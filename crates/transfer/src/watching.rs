@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use crate::control::server_status::{self, StatusAsk, StatusReport};
 use crate::error::{Error, ErrorKind};
+use crate::progress::Cancel;
 use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};
 
@@ -14,15 +15,16 @@ use crate::session::{Connection, Session};
 const SILENT: Duration = Duration::from_secs(30);
 
 /// Requests the status on the `first` stream of the connection or on a new one, and passes each
-/// report to `tell`, until the receiver of `tell` is dropped. An error ends the reports, and is
-/// passed to `tell` too.
+/// report to `tell`, until the receiver of `tell` is dropped or `cancel` is wished. An error ends
+/// the reports, and is passed to `tell` too.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
     every: Duration,
     tell: mpsc::Sender<Result<Vec<ServerStatus>, Error>>,
+    cancel: &Cancel,
 ) {
-    if let Err(error) = watch(connection, first, every, &tell).await {
+    if let Err(error) = watch(connection, first, every, &tell, cancel).await {
         let _ = tell.send(Err(error)).await;
     }
 }
@@ -32,6 +34,7 @@ async fn watch(
     first: Option<Session>,
     every: Duration,
     tell: &mpsc::Sender<Result<Vec<ServerStatus>, Error>>,
+    cancel: &Cancel,
 ) -> Result<(), Error> {
     let mut session = match first {
         Some(mut session) => {
@@ -50,6 +53,7 @@ async fn watch(
         let status = tokio::select! {
             status = timeout(SILENT, session.read::<StatusReport>()) => status.map_err(silent)??,
             () = tell.closed() => break,
+            () = cancel.wished() => break,
         };
         let early = || Error::new(ErrorKind::Unfinished, "the server has ended its reports");
         let status = ServerStatus::from(status.ok_or_else(early)?);
@@ -57,7 +61,7 @@ async fn watch(
             break;
         }
     }
-    // The receiver was dropped, so a failed goodbye does not matter.
+    // Nobody waits for another report, so a failed goodbye does not matter.
     let _ = session.leave().await;
     Ok(())
 }

@@ -16,6 +16,7 @@ mod faults;
 mod fetch;
 mod flood;
 mod gathered;
+mod goodbye;
 mod holes;
 mod hostile_lists;
 mod http;

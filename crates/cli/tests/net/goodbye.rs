@@ -1,0 +1,66 @@
+//! Commands close their sessions before they end.
+
+use std::cell::Cell;
+use std::fs;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::mount::{Mounted, fuse};
+use crate::rig::{Child, Pair, need, side_by_side, write};
+
+fn is(event: &Value, name: &str) -> bool {
+    event["event"] == name
+}
+
+#[test]
+fn top_closes_its_session_at_a_signal_and_when_nobody_reads_its_output() {
+    let view = r#""$@" | head -n 2"#;
+    side_by_side([&["env"][..], &["sh", "-c", view, "sh"]], |wrapper| {
+        let mut pair = Pair::of_services("status=ro");
+        let id = format!("--server-id={}", pair.server.id);
+        let url = pair.at("").into_string().expect("our own name");
+        let words = ["top", "--json", "--interval=0.1", &id, &url];
+        let mut top = Child::spawn(&mut pair.client.wrapped(wrapper, words));
+        top.event(|event| is(event, "status"));
+        if wrapper == ["env"] {
+            top.signal(Signal::INT);
+        }
+        top.end().is(0, &[]);
+        let ended = pair.server.child().event(|event| is(event, "ended"));
+        assert_eq!(ended["result"], "done", "{wrapper:?}: {ended}");
+    });
+}
+
+#[test]
+fn mount_closes_its_session_at_an_unmount_and_at_a_signal() {
+    need!(fuse());
+    for (signal, keeps_open) in
+        [(None, false), (Some(Signal::INT), false), (Some(Signal::TERM), true)]
+    {
+        let mut pair = Pair::new();
+        write(&pair.there.join("file"), b"content");
+        let mut mounted = Mounted::of(&pair, &[], pair.at(""));
+        let mut open = Some(fs::File::open(mounted.at.join("file")).expect("it is mounted"));
+        open.take_if(|_| !keeps_open);
+        match signal {
+            Some(signal) => mounted.child.signal(signal),
+            None => {
+                let unmounted = Command::new("umount").arg(&mounted.at).status();
+                assert!(unmounted.expect("there is umount").success());
+            }
+        }
+        mounted.child.ended().is(0, &[]);
+        // The requests that have not ended, and whether the file has.
+        let (left, has_ended) = (Cell::new(0), Cell::new(false));
+        pair.server.child().event(|event| {
+            left.set(left.get() + i32::from(is(event, "asked")) - i32::from(is(event, "ended")));
+            if is(event, "ended") {
+                assert_eq!(event["result"], "done", "{signal:?}: {event}");
+                has_ended.set(has_ended.get() || event["wish"].to_string().contains("file"));
+            }
+            left.get() == 0 && has_ended.get()
+        });
+    }
+}
