@@ -1,8 +1,10 @@
-//! The first Ctrl-C or SIGTERM ends the program cleanly, the second immediately. SIGHUP makes a
-//! server reload. The end of standard input ends a copy that another host started.
+//! The first Ctrl-C or SIGTERM ends the program cleanly. A second one, after [`PRESS`], ends it
+//! immediately. SIGHUP makes a server reload. The end of standard input ends a copy that another
+//! host started.
 
 use std::io::{self, IsTerminal};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use longhaul::CancelHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -13,10 +15,15 @@ use crate::{console, exit};
 
 pub(crate) const ENDING: &str = "stopping; send the signal again to stop immediately";
 
+/// How long further signals count as the first one: `timeout` signals its child and then the
+/// process group, so one request to end arrives twice.
+const PRESS: Duration = Duration::from_millis(200);
+
 /// Cancels at the first signal, and prints `first` at Ctrl-C; exits at the second signal.
 pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> Result<(), Error> {
+    let mut ending = Ending::default();
     watch(Signals::new([SIGINT, SIGTERM]).map_err(unwatched)?, move |signal| {
-        end(signal, cancel.is_cancelled(), first);
+        ending.on(signal, cancel.is_cancelled(), first);
         cancel.cancel();
     })
 }
@@ -48,27 +55,53 @@ pub(crate) fn direct_server(
     shut_down: impl Fn() + Send + 'static,
 ) -> Result<(), Error> {
     let has_terminal = io::stdin().is_terminal();
-    let mut is_ending = false;
+    let mut ending = Ending::default();
     held.add_signal(SIGINT).map_err(unwatched)?;
     held.add_signal(SIGTERM).map_err(unwatched)?;
     watch(held, move |signal| {
         if signal == SIGHUP && (!has_terminal || io::stdin().is_terminal()) {
             return reload();
         }
-        end(signal, is_ending, ENDING);
-        is_ending = true;
+        ending.on(signal, false, ENDING);
         shut_down();
     })
 }
 
-/// Exits if the program is already ending; otherwise prints `first` after Ctrl-C. The caller starts
-/// the shutdown after this call, so that the text is printed.
-fn end(signal: i32, is_ending: bool, first: &str) {
-    if is_ending {
-        std::process::exit(i32::from(exit::INTERRUPTED));
+/// The time of the first signal to end.
+#[derive(Default)]
+struct Ending(Option<Instant>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Press {
+    First,
+    /// The first signal again.
+    Same,
+    Second,
+}
+
+impl Ending {
+    /// Exits at the second signal, or if the program `is_ending` for another reason. Prints `first`
+    /// at the first Ctrl-C. The caller starts the shutdown after this call, so that the text is
+    /// printed.
+    fn on(&mut self, signal: i32, is_ending: bool, first: &str) {
+        match self.press(Instant::now(), is_ending) {
+            Press::First if signal == SIGINT => {
+                console::note(format_args!("\nlonghaul: {first}"));
+            }
+            Press::First | Press::Same => {}
+            Press::Second => std::process::exit(i32::from(exit::INTERRUPTED)),
+        }
     }
-    if signal == SIGINT {
-        console::note(format_args!("\nlonghaul: {first}"));
+
+    fn press(&mut self, now: Instant, is_ending: bool) -> Press {
+        match self.0 {
+            Some(first) if now.duration_since(first) < PRESS => Press::Same,
+            None if !is_ending => {
+                self.0 = Some(now);
+                Press::First
+            }
+            _ => Press::Second,
+        }
     }
 }
 
@@ -77,4 +110,19 @@ fn watch(mut signals: Signals, act: impl FnMut(i32) + Send + 'static) -> Result<
     let run = move || signals.forever().for_each(act);
     thread::Builder::new().name("signals".into()).spawn(run).map_err(unwatched)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_within_a_fifth_of_a_second_is_the_same_press_and_a_later_one_the_second() {
+        use Press::{First, Same, Second};
+        let (start, mut ending) = (Instant::now(), Ending::default());
+        let mut press = |millis| ending.press(start + Duration::from_millis(millis), millis > 0);
+        let presses = [0, 0, 5, 199, 200, 1_000].map(&mut press);
+        assert_eq!(presses, [First, Same, Same, Same, Second, Second]);
+        assert_eq!(Ending::default().press(start, true), Second, "it was ending already");
+    }
 }

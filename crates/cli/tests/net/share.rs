@@ -106,6 +106,20 @@ fn presence_vanishes_with_the_command_that_holds_it() {
 }
 
 #[test]
+fn two_signals_of_one_press_end_the_command_cleanly() {
+    let mut pair = pair("share=rw");
+    let held = words(&pair, "put", "here/me", &["hello", "--presence"]);
+    let mut held = Child::spawn(&mut pair.client.command(held));
+    held.line();
+    // `timeout` signals its child, and then the child's process group.
+    held.signal(rustix::process::Signal::TERM);
+    held.signal(rustix::process::Signal::INT);
+    held.ended();
+    let ended = pair.pair.server.child().event(|event| event["event"] == "ended");
+    assert_eq!(ended["result"], "done", "{ended}");
+}
+
+#[test]
 fn rights_are_by_prefix_and_mode() {
     let reads = pair("share=ro:world");
     share(&reads, "put", "world/a", &["x"]).is(3, &["may not change 'world/a'"]);
