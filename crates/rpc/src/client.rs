@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_proto::rpc::{Room, RpcCode, RpcError};
 use longhaul_proto::share::Prefix;
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Connection, Error, Kind, Session, random_u64};
 use tokio::sync::mpsc;
 
@@ -53,7 +53,7 @@ impl Program {
         let mut begin = Begin { instance: random_u64(), first: true };
         let mut calls = Ends::new(true, false, methods, own);
         let work = async {
-            let mut next = first;
+            let (mut next, mut retries) = (first, Retries::new(retry_for));
             loop {
                 let ended = work(next, &mut calls, &mut orders, &begin).await;
                 begin.first = false;
@@ -64,7 +64,7 @@ impl Program {
                     return refuse(RpcCode::Denied, &error, &mut calls, &mut orders).await;
                 }
                 let connected = tokio::select! {
-                    connected = again(&connect, retry_for) => connected,
+                    connected = retries.again(&connect) => connected,
                     () = link::idle(&mut calls, &mut orders) => return,
                 };
                 next = match connected {

@@ -14,37 +14,69 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Number of failed checks in sequence that mean silence.
 const CHECKS: u32 = 4;
 
-/// Calls `connect` until it succeeds or `retry_for` is over. Retries only after a lost connection
-/// or a missing answer.
-///
-/// # Errors
-/// The last error of `connect`.
-pub async fn again<T>(
-    connect: &impl AsyncFn() -> Result<T, Error>,
-    retry_for: Duration,
-) -> Result<T, Error> {
-    let (begun, mut retries) = (Instant::now(), Retries { pause: PAUSES.0, retry_for });
-    loop {
-        let ended = connect().await;
-        match ended.as_ref().err().and_then(|error| retries.next(error, begun.elapsed())) {
-            Some(pause) => sleep(pause).await,
-            None => return ended,
-        }
-    }
-}
-
-struct Retries {
+/// The reconnections of one service.
+#[derive(Debug)]
+pub struct Retries {
     pause: Duration,
     retry_for: Duration,
+    /// When the last attempt ended.
+    connected: Option<Instant>,
 }
 
 impl Retries {
+    /// Creates a value that retries each lost connection for up to `retry_for`.
+    pub const fn new(retry_for: Duration) -> Retries {
+        Retries { pause: PAUSES.0, retry_for, connected: None }
+    }
+
+    /// Calls `connect` until it succeeds or the time for retries is over. Retries only after a lost
+    /// connection or a missing answer. Pauses first if the last connection was short.
+    ///
+    /// # Errors
+    /// The last error of `connect`.
+    pub async fn again<T>(
+        &mut self,
+        connect: &impl AsyncFn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Some(pause) = self.first(self.connected.map(|at| at.elapsed())) {
+            sleep(pause).await;
+        }
+        let begun = Instant::now();
+        loop {
+            let ended = connect().await;
+            match ended.as_ref().err().and_then(|error| self.next(error, begun.elapsed())) {
+                Some(pause) => sleep(pause).await,
+                None => {
+                    self.connected = Some(Instant::now());
+                    return ended;
+                }
+            }
+        }
+    }
+
+    /// Returns the pause before the first attempt, if the last connection `lasted` less than the
+    /// longest pause. For instance, a server that shuts down still accepts sessions, and ends them
+    /// at once. After a longer connection, pauses begin with the shortest.
+    fn first(&mut self, lasted: Option<Duration>) -> Option<Duration> {
+        if lasted.is_some_and(|lasted| lasted < PAUSES.1) {
+            return Some(self.take_pause());
+        }
+        self.pause = PAUSES.0;
+        None
+    }
+
+    /// Returns the next pause, and doubles it.
+    fn take_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSES.1);
+        pause
+    }
+
     /// Returns the pause after a failed attempt; `None` after the last one. `elapsed` is the time
     /// since the first attempt began.
     fn next(&mut self, error: &Error, elapsed: Duration) -> Option<Duration> {
         let may_pass = error.kind == Kind::Lost || error.is_silence;
-        let pause = self.pause;
-        self.pause = (pause * 2).min(PAUSES.1);
+        let pause = self.take_pause();
         (may_pass && elapsed + pause < self.retry_for).then_some(pause)
     }
 }
@@ -93,22 +125,45 @@ mod tests {
     fn the_last_attempt_begins_before_the_time_for_retries_is_over() {
         let lost = Error::new(Kind::Lost, "it broke");
         let next = |elapsed| {
-            let mut retries = Retries { pause: millis(400), retry_for: millis(701) };
+            let mut retries = Retries { pause: millis(400), ..Retries::new(millis(701)) };
             retries.next(&lost, elapsed)
         };
         assert_eq!(next(millis(300)), Some(millis(400)));
         assert_eq!(next(millis(301)), None);
-        let mut none = Retries { pause: millis(100), retry_for: Duration::ZERO };
+        let mut none = Retries::new(Duration::ZERO);
         assert_eq!(none.next(&lost, Duration::ZERO), None);
     }
 
     #[test]
     fn pauses_double_up_to_five_seconds() {
-        let mut retries = Retries { pause: PAUSES.0, retry_for: Duration::MAX };
+        let mut retries = Retries::new(Duration::MAX);
         let lost = Error::new(Kind::Lost, "it broke");
         let pauses = [100, 200, 400, 800, 1600, 3200, 5000, 5000]
             .map(|wanted| (retries.next(&lost, Duration::ZERO), Some(millis(wanted))));
         assert!(pauses.iter().all(|(pause, wanted)| pause == wanted), "{pauses:?}");
+    }
+
+    #[test]
+    fn short_connections_do_not_reset_the_pause_and_a_long_one_does() {
+        let mut retries = Retries::new(Duration::MAX);
+        let lasted = [None, Some(0), Some(4_999), Some(0), Some(5_000), Some(0)];
+        let pauses = lasted.map(|lasted| retries.first(lasted.map(millis)));
+        assert_eq!(
+            pauses,
+            [None, Some(100), Some(200), Some(400), None, Some(100)].map(|pause| pause.map(millis))
+        );
+    }
+
+    #[test]
+    fn a_connection_that_ends_at_once_is_followed_by_a_pause() {
+        crate::tests::run(async {
+            let mut retries = Retries::new(Duration::MAX);
+            let connect = async || Ok(());
+            retries.again(&connect).await.expect("it connects");
+            let ended = Instant::now();
+            retries.again(&connect).await.expect("it connects");
+            assert!(ended.elapsed() >= PAUSES.0);
+        });
     }
 
     #[test]
@@ -119,7 +174,7 @@ mod tests {
             (refused.clone().silence(), true),
             (refused, false),
         ] {
-            let mut retries = Retries { pause: PAUSES.0, retry_for: millis(200) };
+            let mut retries = Retries::new(millis(200));
             assert_eq!(retries.next(&error, Duration::ZERO).is_some(), retried, "{error:?}");
         }
     }
@@ -135,8 +190,9 @@ mod tests {
                     _ => Err(Error::new(Kind::Lost, "it broke")),
                 }
             };
-            assert_eq!(again(&connect, Duration::MAX).await, Ok(2));
-            assert_eq!(again(&connect, Duration::ZERO).await.unwrap_err().what, "it broke");
+            assert_eq!(Retries::new(Duration::MAX).again(&connect).await, Ok(2));
+            let failed = Retries::new(Duration::ZERO).again(&connect).await;
+            assert_eq!(failed.unwrap_err().what, "it broke");
             assert_eq!(tried.get(), 3);
         });
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longhaul_proto::share::{Answer, Edits, Entry, Key, Lie, Prefix, Replica, Wish};
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Connection, Error, FrameWriter, Kind, Session, random_u64};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -66,7 +66,7 @@ pub async fn run(
 ) {
     tokio::pin!(ends);
     let mut client = Client { instance: random_u64(), ..Client::default() };
-    let mut next = first;
+    let (mut next, mut retries) = (first, Retries::new(retry_for));
     let failed = loop {
         let Err(error) = client.work(next, &mut orders, &mut ends).await else { return };
         if error.kind != Kind::Lost {
@@ -74,7 +74,7 @@ pub async fn run(
         }
         client.lost();
         let connected = tokio::select! {
-            connected = again(&connect, retry_for) => connected,
+            connected = retries.again(&connect) => connected,
             () = &mut ends => return,
         };
         next = match connected {

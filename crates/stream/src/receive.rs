@@ -9,7 +9,7 @@ use longhaul_proto::fec::Losses;
 use longhaul_proto::share::Key;
 use longhaul_proto::stream::{Delays, Head};
 use longhaul_proto::time::Span;
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -151,14 +151,15 @@ impl Control {
         retry_for: Duration,
         ends: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let (mut next, mut ends) = (first, pin!(ends));
+        let (mut next, mut retries) = (first, Retries::new(retry_for));
+        let mut ends = pin!(ends);
         loop {
             match self.work(next, ends.as_mut()).await {
                 Err(error) if error.kind == Kind::Lost => {
                     self.withheld = self.board.line().1;
                     self.board.set_line(false, self.withheld);
                     tokio::select! {
-                        link = again(&connect, retry_for) => next = link?,
+                        link = retries.again(&connect) => next = link?,
                         () = ends.as_mut() => return Ok(()),
                     }
                 }

@@ -12,7 +12,7 @@ use longhaul_proto::share::Key;
 use longhaul_proto::stream::{Ceiling, EPSILON, Needs, Overflow, Path, Plan, Way, choose, plan};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -216,14 +216,14 @@ impl Control {
         finished: impl Future<Output = u32>,
     ) -> Result<Status, Error> {
         tokio::pin!(finished);
-        let mut next = first;
+        let (mut next, mut retries) = (first, Retries::new(retry_for));
         loop {
             match self.work(next, &mut finished).await {
                 Ok(()) => return Ok(self.status()),
                 Err(error) if error.kind == Kind::Lost => {
                     let _ = self.orders.send(Order::Link(None));
                     self.status.send_modify(|status| status.connected = false);
-                    next = again(&connect, retry_for).await?;
+                    next = retries.again(&connect).await?;
                 }
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Commands close their sessions before they end.
+//! Commands close their sessions before they end, and a server that shuts down is left in peace.
 
 use std::cell::Cell;
 use std::fs;
@@ -63,4 +63,20 @@ fn mount_closes_its_session_at_an_unmount_and_at_a_signal() {
             left.get() == 0 && has_ended.get()
         });
     }
+}
+
+#[test]
+fn a_client_waits_longer_each_time_a_server_that_shuts_down_ends_its_session() {
+    let mut pair = Pair::of_services("channel=rw,stream=rw");
+    let clients = ["channel", "stream", "channel"]
+        .map(|service| Child::spawn(&mut pair.of_name([service, "receive"], "room", &["--json"])));
+    for _ in &clients {
+        pair.server.child().event(|event| is(event, "asked"));
+    }
+    // The server waits 2 s for the frozen client before it ends.
+    clients[2].signal(Signal::STOP);
+    pair.server.child().signal(Signal::TERM);
+    let ended = pair.server.into_child().end();
+    let asked = ended.events("asked").len();
+    assert!(asked < 25, "{asked} requests of three clients");
 }

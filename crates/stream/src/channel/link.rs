@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longhaul_proto::channel::{Cursor, Message, Mode, Taken};
 use longhaul_proto::share::{Key, Prefix};
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, Kind, PeerId, Session, random_u64};
 use tokio::sync::watch;
 
@@ -83,8 +83,9 @@ async fn outgoing(
     let changes = room.changes();
     let mut feed = FromRoom { room, cursor, changes };
     let mut untaken = VecDeque::new();
+    let mut retries = Retries::new(RETRY);
     loop {
-        let mut session = again(connect, RETRY).await?;
+        let mut session = retries.again(connect).await?;
         session.ask_for(SERVICE, version(Mode::Reliable));
         session.expect_bulk();
         let rtt = session.rtt();
@@ -108,8 +109,9 @@ async fn incoming(
 ) -> Result<(), Error> {
     // The remote room's run (its random number), and the next message's position.
     let mut place = (0, 0);
+    let mut retries = Retries::new(RETRY);
     loop {
-        let session = again(connect, RETRY).await?;
+        let session = retries.again(connect).await?;
         lost(bring(session, seat, name, link, &mut place).await)?;
     }
 }

@@ -9,7 +9,7 @@ use longhaul_net::socket::Path;
 use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Meter, Mode, Stats};
 use longhaul_proto::share::Key;
 use longhaul_proto::time::Span;
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind, RttWatch, when};
 use prost::Message as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -240,13 +240,13 @@ impl Control {
         if self.wish.mode == Mode::Multicast {
             return self.speak(first, connect, retry_for).await;
         }
-        let mut next = first;
+        let (mut next, mut retries) = (first, Retries::new(retry_for));
         loop {
             match self.work(next).await {
                 Ok(()) => return Ok(self.count()),
                 Err(error) if error.kind == Kind::Lost => {
                     self.status.send_modify(|status| status.connected = false);
-                    next = again(&connect, retry_for).await?;
+                    next = retries.again(&connect).await?;
                 }
                 Err(error) => return Err(error),
             }

@@ -10,7 +10,7 @@ use longhaul_net::socket::Path;
 use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Meter, Mode, Seen, Stats};
 use longhaul_proto::share::{Key, Prefix};
 use longhaul_proto::time::Span;
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, FrameWriter, Kind, when};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::interval;
@@ -194,13 +194,13 @@ impl Control {
         if self.wish.mode == Mode::Multicast {
             return self.listen(first, connect, retry_for, ends).await;
         }
-        let mut next = first;
+        let (mut next, mut retries) = (first, Retries::new(retry_for));
         loop {
             match self.work(next, ends.as_mut()).await {
                 Err(error) if error.kind == Kind::Lost => {
                     self.board.on_disconnected();
                     tokio::select! {
-                        link = again(&connect, retry_for) => next = link?,
+                        link = retries.again(&connect) => next = link?,
                         () = ends.as_mut() => return Ok(()),
                     }
                 }

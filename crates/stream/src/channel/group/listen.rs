@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_net::clock;
 use longhaul_net::multicast::{Group, interface_towards};
 use longhaul_proto::channel::{Message, Mode, Seen};
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, Kind};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
@@ -59,7 +59,7 @@ impl Control {
         let (run, place, joined) = (Cell::new(0), watch::channel(None).0, Notify::new());
         let shared = Shared { control: &self, seen, run, place, joined };
         let session = async {
-            let mut next = first;
+            let (mut next, mut retries) = (first, Retries::new(retry_for));
             loop {
                 match shared.attend(next, ends.as_mut()).await {
                     Err(error) if error.kind == Kind::Lost => {
@@ -68,7 +68,7 @@ impl Control {
                     ended => return ended,
                 }
                 tokio::select! {
-                    link = again(&connect, retry_for) => next = link?,
+                    link = retries.again(&connect) => next = link?,
                     () = ends.as_mut() => return Ok(()),
                 }
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul_net::multicast::{Group, interface_towards};
 use longhaul_proto::channel::{Message, Mode};
-use longhaul_session::retry::{again, silence};
+use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, Kind, when};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
@@ -42,7 +42,7 @@ impl Control {
     ) -> Result<Status, Error> {
         let (place, finished) = (watch::channel(None).0, Notify::new());
         let session = async {
-            let mut next = first;
+            let (mut next, mut retries) = (first, Retries::new(retry_for));
             loop {
                 match self.attend(next, &place, &finished).await {
                     Err(error) if error.kind == Kind::Lost => {
@@ -51,7 +51,7 @@ impl Control {
                     ended => return ended,
                 }
                 tokio::select! {
-                    link = again(&connect, retry_for) => next = link?,
+                    link = retries.again(&connect) => next = link?,
                     () = finished.notified() => return Ok(()),
                 }
             }
