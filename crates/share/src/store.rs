@@ -203,12 +203,16 @@ impl Keeper {
         for Pending { reply, made, edit } in answers {
             let known = || edit.and_then(|(by, number)| self.calls.known(by.writer, number));
             let answer = match (made, &failed) {
-                (Ok(_), Some(why)) => known().ok_or_else(|| Failed::Disk(why.clone())),
+                // The refusal may be due to a change that was not stored.
+                (Ok(_) | Err(Refusal::Conflict(_) | Refusal::Full), Some(why)) => {
+                    known().ok_or_else(|| Failed::Disk(why.clone()))
+                }
                 (made, _) => made.map_err(Failed::Refused),
             };
             let _ = reply.send(answer.map(|version| (revision, version)));
         }
-        for (reply, forgotten) in begun {
+        // A tree that was read again has no streams. Without a reply the client reconnects.
+        for (reply, forgotten) in begun.into_iter().filter(|_| failed.is_none()) {
             let _ = reply.send(forgotten.map_err(|Crowd| Failed::Crowd));
         }
         for (key, reply) in reads {

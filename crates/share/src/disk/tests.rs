@@ -206,3 +206,52 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     assert!(matches!(edit(4, 3), Ok(Ok(_))));
     assert!(matches!(shown(), Ok(Some(4))));
 }
+
+#[test]
+fn an_edit_that_conflicts_with_an_unstored_change_gets_no_version_of_it() {
+    let (first, mut opened) = (Medium::default(), 0);
+    let (said, is_open) = std::sync::mpsc::channel();
+    let (go, may_open) = std::sync::mpsc::channel();
+    let reopen = move || {
+        said.send(()).unwrap();
+        may_open.recv().unwrap();
+        opened += 1;
+        let medium = Medium::default();
+        let begun = super::tests::open(medium.clone());
+        if opened == 1 {
+            // The next commit fails too.
+            medium.0.lock().unwrap().left = Some(0);
+        }
+        Ok(begun)
+    };
+    let store = Store::start(open(first.clone()), Box::new(reopen)).unwrap();
+    let by = |stream| By { writer: WRITER, stream };
+    let begin = |stream| {
+        let (sender, receiver) = oneshot::channel();
+        store.order(Command::Begin(by(stream), stream == 1, Some(0), sender));
+        receiver
+    };
+    let edit = |call: Call| {
+        let (sender, receiver) = oneshot::channel();
+        store.order(Command::Edit(call, false, sender));
+        receiver
+    };
+    assert!(matches!(begin(1).blocking_recv(), Ok(Ok(0))));
+    first.0.lock().unwrap().left = Some(0);
+    let lost = edit(call(by(1), 1));
+    // While the thread opens the file again, these commands become one batch.
+    is_open.recv().unwrap();
+    let begun = begin(2);
+    let unstored = edit(call(by(2), 1));
+    let mut conflict = call(by(2), 4);
+    conflict.edit.condition = Condition::Version(0);
+    let conflict = edit(conflict);
+    go.send(()).unwrap();
+    assert!(matches!(lost.blocking_recv(), Ok(Err(Failed::Disk(_)))));
+    is_open.recv().unwrap();
+    go.send(()).unwrap();
+    assert!(matches!(unstored.blocking_recv(), Ok(Err(Failed::Disk(_)))));
+    let conflict = conflict.blocking_recv();
+    assert!(matches!(conflict, Ok(Err(Failed::Disk(_)))), "{conflict:?}");
+    assert!(begun.blocking_recv().is_err(), "the reopened tree has no streams");
+}
