@@ -24,8 +24,8 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{self, keys, micros};
 
-/// Maximum content that waits for the server, in KiB, except in the mode `latest`. A message counts
-/// as its whole KiB plus one.
+/// Maximum content that waits for the server, in KiB. In the mode `latest`, unsent messages and
+/// unacknowledged ones have this limit each. A message counts as its whole KiB plus one.
 const ROOM: usize = 64 << 10;
 /// Limit on unacknowledged messages.
 const WINDOW: usize = 8_192;
@@ -60,7 +60,7 @@ pub struct Status {
     /// Messages that the server has received; with datagrams, messages that were sent.
     pub taken: u64,
     /// Messages that a newer one replaced before they were sent, or that were dropped because more
-    /// than 4,096 keys waited.
+    /// than 4,096 keys or 64 MiB waited.
     pub replaced: u64,
     /// Messages that the server has dropped or not received.
     pub dropped: u64,
@@ -88,7 +88,12 @@ struct Item {
     key: Option<Key>,
     bytes: Arc<[u8]>,
     at: u64,
+    /// `None` in the mode `latest`.
     permit: Option<OwnedSemaphorePermit>,
+}
+
+fn kibis(bytes: &[u8]) -> u32 {
+    (bytes.len() >> 10) as u32 + 1
 }
 
 #[derive(Default)]
@@ -97,6 +102,28 @@ struct Waiting {
     messages: u64,
     replaced: u64,
     is_finished: bool,
+}
+
+impl Waiting {
+    /// Takes a message in the mode `latest`: replaces the waiting message of the same key, then
+    /// drops the oldest messages of other keys beyond the limits.
+    fn replace(&mut self, item: Item) {
+        let key = item.key.clone();
+        match self.items.iter_mut().find(|waiting| waiting.key == key) {
+            Some(waiting) => {
+                *waiting = item;
+                self.replaced += 1;
+            }
+            None => self.items.push_back(item),
+        }
+        let mut kept: usize = self.items.iter().map(|item| kibis(&item.bytes) as usize).sum();
+        while self.items.len() > KEYS || kept > ROOM {
+            let oldest = usize::from(self.items.front().is_some_and(|item| item.key == key));
+            let Some(item) = self.items.remove(oldest) else { return };
+            kept -= kibis(&item.bytes) as usize;
+            self.replaced += 1;
+        }
+    }
 }
 
 pub(super) struct Shared {
@@ -149,12 +176,12 @@ impl Source {
         if bytes.len() > MAX_MESSAGE {
             return Err(Refused::Long);
         }
-        let kibis = (bytes.len() >> 10) as u32 + 1;
         let permit = match self.mode {
             Mode::Latest => None,
             _ => {
                 let room = self.shared.room.clone();
-                Some(room.acquire_many_owned(kibis).await.map_err(|_| Refused::Ended)?)
+                let permit = room.acquire_many_owned(kibis(&bytes)).await;
+                Some(permit.map_err(|_| Refused::Ended)?)
             }
         };
         if self.shared.room.is_closed() {
@@ -162,18 +189,10 @@ impl Source {
         }
         let waiting = &mut *self.shared.waiting();
         waiting.messages += 1;
-        let at = stamp();
-        let same = |item: &&mut Item| permit.is_none() && item.key == key;
-        match waiting.items.iter_mut().find(same) {
-            Some(item) => {
-                (item.bytes, item.at) = (bytes, at);
-                waiting.replaced += 1;
-            }
-            None => waiting.items.push_back(Item { key, bytes, at, permit }),
-        }
-        if self.mode == Mode::Latest && waiting.items.len() > KEYS {
-            waiting.items.pop_front();
-            waiting.replaced += 1;
+        let item = Item { key, bytes, at: stamp(), permit };
+        match item.permit {
+            None => waiting.replace(item),
+            Some(_) => waiting.items.push_back(item),
         }
         self.shared.changed.notify_one();
         Ok(())
@@ -393,6 +412,7 @@ impl<'a> Notes<'a> {
 pub(super) type Untaken = (Message, Option<OwnedSemaphorePermit>);
 
 pub(super) trait Feed {
+    /// Returns the next message; `None` if there is none, or no memory for it.
     fn next(&mut self) -> Option<Untaken>;
 
     /// Completes when there may be a message, or when no more messages follow.
@@ -410,13 +430,20 @@ pub(super) struct Program {
 
 impl Feed for Program {
     fn next(&mut self) -> Option<Untaken> {
-        let Item { key, bytes, at, permit } = self.shared.waiting().items.pop_front()?;
+        let mut waiting = self.shared.waiting();
+        let first = waiting.items.front_mut()?;
+        let permit = first.permit.take().or_else(|| {
+            let room = self.shared.room.clone();
+            room.try_acquire_many_owned(kibis(&first.bytes)).ok()
+        })?;
+        let Item { key, bytes, at, .. } = waiting.items.pop_front()?;
+        drop(waiting);
         self.number += 1;
         let number = self.number;
         let born = at as i64;
         let message = Message { origin: 0, number, at, born, hops: 0, via: 0, key, bytes };
         self.shared.meter().on_message(clock::now(), &message);
-        Some((message, permit))
+        Some((message, Some(permit)))
     }
 
     fn sent(&mut self, bytes: usize) {
@@ -492,16 +519,39 @@ mod tests {
     use super::super::messages::Taken;
     use super::*;
 
+    fn wish(mode: Mode) -> Wish {
+        let name = Key::new("a").unwrap();
+        Wish { name, mode, code: Code::None, datagram: None, interface: None }
+    }
+
+    #[test]
+    fn the_newest_messages_of_many_keys_take_a_bounded_memory() {
+        let (source, control, _status) = new(wish(Mode::Latest), 1);
+        let bytes: Arc<[u8]> = vec![0; MAX_MESSAGE].into();
+        let offer = |key: &str| {
+            let offered = std::pin::pin!(source.offer(Key::new(key).ok(), bytes.clone()));
+            let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            assert_eq!(offered.poll(context), std::task::Poll::Ready(Ok(())));
+        };
+        ["a", "b", "c", "d", "e", "c"].into_iter().for_each(offer);
+        let mut feed = Program { shared: control.shared.clone(), number: 0 };
+        let sent: Vec<Untaken> = std::iter::from_fn(|| feed.next()).collect();
+        let keys = |sent: &[Untaken]| {
+            let key = |untaken: &Untaken| untaken.0.key.clone().unwrap().as_str().to_owned();
+            sent.iter().map(key).collect::<String>()
+        };
+        assert_eq!((keys(&sent).as_str(), control.count().replaced), ("cde", 3));
+        // While the server acknowledges nothing, later messages wait here and are replaced.
+        ["f", "g", "f"].into_iter().for_each(offer);
+        assert!(feed.next().is_none() && control.count().replaced == 4);
+        drop(sent);
+        let sent: Vec<Untaken> = std::iter::from_fn(|| feed.next()).collect();
+        assert_eq!(keys(&sent), "fg");
+    }
+
     #[test]
     fn dropped_and_late_messages_of_earlier_connections_stay_counted() {
-        let wish = Wish {
-            name: Key::new("a").unwrap(),
-            mode: Mode::Reliable,
-            code: Code::None,
-            datagram: None,
-            interface: None,
-        };
-        let (_source, control, status) = new(wish, 1);
+        let (_source, control, status) = new(wish(Mode::Reliable), 1);
         for of_connection in [[0, 2, 3], [0, 0, 4]] {
             let notes = Notes::new(&control.shared, &control.status, RttWatch::once(None));
             for dropped in of_connection {
