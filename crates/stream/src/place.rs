@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_net::clock::{Span, Time};
-use longhaul_net::port::{Datagrams, FlowSink};
+use longhaul_net::port::{Datagram, Datagrams, FlowSink};
 use longhaul_net::sealing::open::Opener;
 use longhaul_net::socket::Path;
 use tokio::sync::Notify;
@@ -57,27 +57,41 @@ impl Place {
 }
 
 pub(crate) struct Listener {
-    pub(crate) said: Opener,
+    said: Opener,
     /// The session's validated address; datagrams go nowhere else.
-    pub(crate) peer: IpAddr,
-    pub(crate) place: Arc<Place>,
+    peer: IpAddr,
+    place: Arc<Place>,
+    /// The number after the newest control datagram's.
+    next: u64,
+}
+
+impl Listener {
+    pub(crate) fn new(said: Opener, peer: IpAddr, place: Arc<Place>) -> Listener {
+        Listener { said, peer, place, next: 0 }
+    }
+
+    fn take(&mut self, now: Time, datagram: &Datagram<'_>) {
+        let mut content = [0; CONTENT];
+        let number = datagram.header.number.0;
+        // The replay window accepts late datagrams, whose address and epoch may be old.
+        if datagram.path.remote.ip().to_canonical() != self.peer
+            || number < self.next
+            || self.said.open(now, &datagram.header, datagram.bytes, &mut content).is_err()
+        {
+            return;
+        }
+        self.next = number + 1;
+        let before = self.place.last_received().replace((datagram.path, datagram.at));
+        let epoch = u64::from_be_bytes(content);
+        if self.place.epoch.swap(epoch, Ordering::Relaxed) != epoch || before.is_none() {
+            self.place.changed.notify_one();
+        }
+    }
 }
 
 impl FlowSink for Listener {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
-        for datagram in datagrams {
-            if datagram.path.remote.ip().to_canonical() != self.peer {
-                continue;
-            }
-            let mut content = [0; CONTENT];
-            if self.said.open(now, &datagram.header, datagram.bytes, &mut content).is_ok() {
-                let before = self.place.last_received().replace((datagram.path, datagram.at));
-                let epoch = u64::from_be_bytes(content);
-                if self.place.epoch.swap(epoch, Ordering::Relaxed) != epoch || before.is_none() {
-                    self.place.changed.notify_one();
-                }
-            }
-        }
+        datagrams.for_each(|datagram| self.take(now, &datagram));
     }
 
     fn on_wake(&mut self, _: Time) {}
@@ -87,4 +101,35 @@ impl FlowSink for Listener {
     }
 
     fn on_port_closed(&mut self, _: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_net::sealing::keys::{FlowKeys, Suite};
+    use longhaul_net::sealing::seal::SEALED_OVERHEAD;
+    use longhaul_proto::endpoint::FlowId;
+    use longhaul_proto::wire::header::{Header, Kind};
+
+    use super::*;
+
+    #[test]
+    fn a_late_announcement_changes_neither_the_address_nor_the_epoch() {
+        let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 0, FlowId(1));
+        let mut sealer = keys().receiving_end().reports;
+        let place = Arc::<Place>::default();
+        let said = keys().sending_end().reports;
+        let mut listener = Listener::new(said, [127, 0, 0, 1].into(), place.clone());
+        let at = Time::from_nanos(1);
+        let [first, second, third] = [1_u64, 2, 3].map(|epoch| {
+            let mut out = vec![0; CONTENT + SEALED_OVERHEAD];
+            sealer.seal(Kind::Control, 0, &epoch.to_be_bytes(), &mut out).unwrap();
+            (epoch, out)
+        });
+        for ((epoch, bytes), newest) in [(&second, 2), (&first, 2), (&third, 3)] {
+            let path = |port| Path::from(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
+            let header = Header::decode(bytes).unwrap();
+            listener.take(at, &Datagram { header, path: path(*epoch as u16), bytes, at });
+            assert_eq!((place.epoch(), place.path(at)), (newest, Some(path(newest as u16))));
+        }
+    }
 }

@@ -199,7 +199,7 @@ impl Streams {
         let suite = terms::suite(&receive.cipher)?;
         let (flow, place) = (FlowId(receive.flow), Arc::<Place>::default());
         let said = keys(&about.exporter, suite, 0, flow).sending_end().reports;
-        let listener = Listener { said, peer: about.ip, place: place.clone() };
+        let listener = Listener::new(said, about.ip, place.clone());
         self.register(flow, Box::new(listener))?;
         let _flow = Flow(&self.port, flow);
         let rtt = LeastRtt::new(about.rtt.clone());

@@ -250,7 +250,7 @@ impl Channels {
         let (flow, place) = (FlowId(subscribe.flow), Arc::<Place>::default());
         let ends = keys(&about.exporter, suite, 0, flow).sending_end();
         let (data, said) = (ends.data, ends.reports);
-        let listener = Listener { said, peer: about.ip, place: place.clone() };
+        let listener = Listener::new(said, about.ip, place.clone());
         let flow = self.register(flow, Box::new(listener))?;
         let out = Outbound::new(self.port.socket().clone(), data, size, code);
         let rtt = LeastRtt::new(about.rtt.clone()).now();
