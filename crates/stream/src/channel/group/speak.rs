@@ -28,8 +28,8 @@ struct Place {
     key: FlowKey,
     author: Author,
     origin: u64,
-    /// Whether this is the first key of a session; earlier keys are then no longer valid.
-    is_first: bool,
+    /// The number of the session. The keys of earlier sessions are no longer valid.
+    session: u64,
 }
 
 impl Control {
@@ -42,16 +42,16 @@ impl Control {
     ) -> Result<Status, Error> {
         let (place, finished) = (watch::channel(None).0, Notify::new());
         let session = async {
-            let (mut next, mut retries) = (first, Retries::new(retry_for));
+            let (mut next, mut number, mut retries) = (first, 0, Retries::new(retry_for));
             loop {
-                match self.attend(next, &place, &finished).await {
+                match self.attend(next, number, &place, &finished).await {
                     Err(error) if error.kind == Kind::Lost => {
                         self.status.send_modify(|status| status.connected = false);
                     }
                     ended => return ended,
                 }
                 tokio::select! {
-                    link = retries.again(&connect) => next = link?,
+                    link = retries.again(&connect) => (next, number) = (link?, number + 1),
                     () = finished.notified() => return Ok(()),
                 }
             }
@@ -67,6 +67,7 @@ impl Control {
     async fn attend(
         &self,
         link: Link,
+        number: u64,
         place: &watch::Sender<Option<Place>>,
         finished: &Notify,
     ) -> Result<(), Error> {
@@ -80,7 +81,6 @@ impl Control {
         let notes = Notes::new(&self.shared, &self.status, session.rtt());
         let (mut writer, mut reader) = session.split();
         writer.write(&ChannelAsk { asked: Some(ChannelAsked::Publish(asked)) }).await?;
-        let mut is_first = true;
         loop {
             let told = tokio::select! {
                 error = &mut silent => return Err(error),
@@ -95,8 +95,7 @@ impl Control {
                 let key = described.of_sender();
                 let (group, origin) = (described.through(interface), group.origin);
                 let author = author.clone();
-                place.send_replace(Some(Place { group, key, author, origin, is_first }));
-                is_first = false;
+                place.send_replace(Some(Place { group, key, author, origin, session: number }));
             }
             notes.take(told.as_ref(), 0);
         }
@@ -149,7 +148,8 @@ impl Control {
             // Same key, so keep the sealer: a second one would use the same nonces.
             Some((old, ..)) if old.key == place.key => {}
             Some((old, _, voice)) if old.group == place.group => {
-                voice.renew(place.key.sealer(), Some(place.author.clone()), place.is_first);
+                let at_once = old.session != place.session;
+                voice.renew(place.key.sealer(), Some(place.author.clone()), at_once);
                 *old = place;
             }
             _ => {
@@ -161,5 +161,50 @@ impl Control {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use longhaul_net::clock;
+    use longhaul_net::multicast::GroupAddress;
+    use longhaul_net::sealing::keys::Suite;
+    use longhaul_proto::channel::Code;
+    use longhaul_proto::share::Key;
+
+    use super::super::ears::Ears;
+    use super::super::epoch::Epoch;
+    use super::*;
+    use crate::channel::publish::{self, Wish};
+
+    #[tokio::test]
+    async fn the_key_of_a_new_session_is_used_at_once_also_if_it_is_not_the_first() {
+        let (name, mode) = (Key::new("a").unwrap(), Mode::Multicast);
+        let wish = Wish { name, mode, code: Code::None, datagram: None, interface: None };
+        let (_source, control, _status) = publish::new(wish, 1);
+        let address = "239.1.2.3:5000".parse().unwrap();
+        let group =
+            Group { address: GroupAddress::new(address).unwrap(), interface: None, hops: 1 };
+        // The sender has not seen the first key of the session, which the second has overwritten.
+        let [before, second] = [1, 3].map(|number| Epoch::new(number, Suite::Aes128Gcm));
+        let place = |epoch: &Epoch, session| {
+            let (key, author) = (epoch.of(1), Author::test(1));
+            Place { group, key, author, origin: 9, session }
+        };
+        let voice = Voice::new(address, 1_452, Code::None, before.of(1).sealer(), None);
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let mut speaking = Some((place(&before, 0), socket, voice));
+        control.move_to(place(&second, 1), &mut speaking).unwrap();
+        let (_, _, voice) = speaking.as_mut().unwrap();
+        let bytes = Arc::from([1; 20]);
+        let message =
+            Message { origin: 9, number: 1, at: 3, born: 0, hops: 0, via: 0, key: None, bytes };
+        let (mut ears, mut received) = (Ears::new(second, None), Vec::new());
+        for datagram in voice.datagrams(clock::now(), &message) {
+            ears.take(clock::now(), &datagram, &mut received);
+        }
+        assert_eq!(received.len(), 1);
     }
 }

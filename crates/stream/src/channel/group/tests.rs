@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use longhaul_net::clock::{Span, Time};
+use longhaul_net::clock::{self, Span, Time};
 use longhaul_net::sealing::keys::Suite;
 use longhaul_proto::channel::{Code, MAX_SENDERS, Message};
 use longhaul_proto::endpoint::FlowId;
@@ -198,4 +198,15 @@ fn datagrams_that_come_before_their_key_wait_for_it_and_strangers_take_no_memory
     ears.renew(NOW, epochs[1].clone(), &mut received);
     let numbers: Vec<u64> = received.iter().map(|received| received.message.number).collect();
     assert_eq!((numbers, ears.lost()), (vec![1, 2, 3], 0));
+}
+
+#[test]
+fn a_sender_does_not_lose_a_key_that_is_due_when_the_next_one_comes() {
+    let epochs = [epoch(1), epoch(2), epoch(3)];
+    let (mut voice, now) = (voice(&epochs[0], 1), clock::now());
+    for (epoch, at_once) in [(&epochs[1], true), (&epochs[2], false)] {
+        voice.renew(epoch.of(1).sealer(), Some(Author::test(1)), at_once);
+    }
+    let mut ears = Ears::new(epochs[1].clone(), None);
+    assert_eq!(hear(&mut ears, now, &voice.datagrams(now, &message(1, 20))).len(), 1);
 }

@@ -41,15 +41,21 @@ impl Voice {
 
     /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message.
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
-        let wait = if at_once { Span::ZERO } else { SWITCH };
-        self.next = Some((seal, author, clock::now() + wait));
+        let (now, wait) = (clock::now(), if at_once { Span::ZERO } else { SWITCH });
+        // The key before may be due although no message has used it.
+        self.switch(now);
+        self.next = Some((seal, author, now + wait));
+    }
+
+    fn switch(&mut self, now: Time) {
+        if let Some((seal, author, _)) = self.next.take_if(|(.., at)| *at <= now) {
+            (self.seal, self.author) = (seal, author);
+        }
     }
 
     /// Splits a message into datagrams, if possible.
     fn cut(&mut self, now: Time, message: &Message) -> bool {
-        if let Some((seal, author, _)) = self.next.take_if(|(.., at)| *at <= now) {
-            (self.seal, self.author) = (seal, author);
-        }
+        self.switch(now);
         let mut blob = encode(message);
         let code = self.author.as_ref().map_or([0; CODE], |author| author.code(&blob));
         blob.extend(code);
