@@ -88,9 +88,10 @@ impl Calls {
                 let mut connections = program.connections.subscribe();
                 program.connections.send_modify(|count| *count += 1);
                 let mine = *connections.borrow_and_update();
+                program.left.set(None);
+                let _away = Away(&program, mine);
                 let work = async {
                     let State { ends, orders } = &mut *program.state.lock().await;
-                    program.left.set(None);
                     ends.connected(peer.to_string(), may);
                     let lost = Lost(&program, ends);
                     let room = || self.room(peer.0);
@@ -105,12 +106,11 @@ impl Calls {
                         Err(Error::new(Kind::Lost, why))
                     }
                 };
-                match &ended {
-                    Ok(()) => drop(self.programs.borrow_mut().remove(&name)),
-                    Err(_) if program.connections.borrow().eq(&mine) => {
-                        self.keep(name, program, mine)
-                    }
-                    Err(_) => {}
+                match (&ended, program.connections.borrow().eq(&mine)) {
+                    (Ok(()), true) => drop(self.programs.borrow_mut().remove(&name)),
+                    (Err(_), true) => self.keep(name, program.clone(), mine),
+                    // A newer connection uses the program.
+                    (_, false) => {}
                 }
                 ended
             }
@@ -185,6 +185,17 @@ impl Calls {
     }
 }
 
+/// Notes when the program's last connection ended, however it ended. Has this connection's number.
+struct Away<'a>(&'a Program, u64);
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        if self.0.connections.borrow().eq(&self.1) {
+            self.0.left.set(Some(Instant::now()));
+        }
+    }
+}
+
 /// Marks the end of a connection, however it ends.
 struct Lost<'a>(&'a Program, &'a mut Ends);
 
@@ -192,6 +203,5 @@ impl Drop for Lost<'_> {
     fn drop(&mut self) {
         self.1.lost(false);
         self.0.running.set(self.1.running());
-        self.0.left.set(Some(Instant::now()));
     }
 }

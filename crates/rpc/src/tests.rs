@@ -174,6 +174,52 @@ fn a_second_connection_of_a_program_ends_the_first_and_a_goodbye_forgets_the_pro
 }
 
 #[test]
+fn a_goodbye_of_a_replaced_connection_does_not_forget_the_program() {
+    block_on(async {
+        let calls = Calls::new(Gate::default().methods());
+        // Which of two simultaneous events the server takes first is random.
+        for instance in 0..64 {
+            let (mut first, serving) = begin(&calls, instance, true).await;
+            first.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
+            answer(&mut first).await;
+            // Nothing here waits, so the server gets the goodbye just as the new connection enters.
+            let (second, served) = begin(&calls, instance, false).await;
+            let _ = tokio::join!(first.close(None), serving);
+            assert_eq!(calls.programs(), 1);
+            second.close(None).await.expect("it is read");
+            assert_eq!(served.await.expect("no panic"), Ok(()));
+            assert_eq!(calls.programs(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_program_that_is_just_reconnecting_is_not_evicted() {
+    block_on(async {
+        let calls = Calls::new(Gate::default().methods());
+        let mut open = Vec::new();
+        for instance in 0..8 {
+            let (mut client, serving) = begin(&calls, instance, true).await;
+            client.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
+            answer(&mut client).await;
+            open.push((client, serving));
+        }
+        let (client, serving) = open.remove(0);
+        drop(client);
+        let _ = serving.await;
+        // Nothing here waits, so the server gets both beginnings at the same time.
+        let (mut client, _serving) = begin(&calls, 0, false).await;
+        let (other, refused) = begin(&calls, 8, true).await;
+        let again = Call { again: true, ..call(1, "none") };
+        client.write(&say(Said::Call(again))).await.expect("it is read");
+        assert_eq!(answer(&mut client).await.code, RpcCode::NoMethod.number());
+        drop(other);
+        let refused = refused.await.expect("no panic").unwrap_err();
+        assert!(refused.what.contains("has 8 programs"), "{refused}");
+    });
+}
+
+#[test]
 fn the_program_that_disconnected_first_is_evicted_at_the_limit_of_a_client() {
     block_on(async {
         let gate = Gate::default();
