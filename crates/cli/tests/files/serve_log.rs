@@ -191,3 +191,19 @@ fn a_server_does_not_start_with_a_log_file_that_cannot_be_written() {
     ended.is(4, &["cannot write the log", "none/log", "--log-file"]);
     assert_eq!(ended.events("error").len(), ended.stdout.len(), "{ended}");
 }
+
+#[test]
+fn a_log_file_has_a_line_for_each_probe() {
+    let scratch = tempfile::tempdir().expect("there is room");
+    let log = scratch.path().join("log");
+    let mut pair = logged(scratch.path(), &log, &["--json"]);
+    let (id, server) = (&pair.server.id, &pair.server.address);
+    let (id, server) = (format!("--server-id={id}"), format!("lh://{server}"));
+    pair.client.run(["probe", "--json", &id, &server]).summary();
+    pair.server.child().signal(Signal::TERM);
+    pair.server.into_child().end().is(0, &[]);
+    let [line] = &lines(&log)[..] else { panic!("one line: {:?}", lines(&log)) };
+    let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!((&event["event"], &event["result"]), (&"ended".into(), &"done".into()), "{event}");
+    assert_eq!((&event["name"], &event["peer"]), (&"Ada".into(), &pair.client.id.as_str().into()));
+}

@@ -47,13 +47,16 @@ impl Permits {
 
 /// Serves a probe until it ends, for at most [`LONGEST`], or until `stopped` returns a reason. The
 /// client gets the error, if there is one.
+///
+/// # Errors
+/// Why the probe was refused or ended early.
 pub(crate) async fn answer(
     port: &PortHandle,
     permits: &Permits,
     mut session: Session,
     probe: &Probe,
     stopped: impl Future<Output = Error>,
-) {
+) -> Result<(), Error> {
     // Announce the flow first, because its datagrams may be in flight already.
     port.announce(FlowId(probe.flow), session.remote.ip());
     let served = async {
@@ -72,6 +75,7 @@ pub(crate) async fn answer(
     };
     // The client may be gone.
     let _ = timeout(FAREWELL, session.close(ended.as_ref().err().map(Into::into))).await;
+    ended
 }
 
 struct Serving {

@@ -96,14 +96,19 @@ impl Copying {
 
     async fn probed(&self, session: Session, probe: &Probe) {
         let server = &self.server;
-        let running = match server.begin(session.peer, None) {
-            Ok(running) => running,
-            Err(error) => return drop(session.close(Some((&error).into())).await),
-        };
         let client = ServedClient::of_probe(&session).called(server.door.name(&session.peer));
-        (server.tell)(ServerEvent::Asked(client));
-        let stopped = running.stopped();
-        probe::server::answer(&server.port, &server.probes, session, probe, stopped).await;
+        (server.tell)(ServerEvent::Asked(client.clone()));
+        let ended = match server.begin(session.peer, None) {
+            Ok(running) => {
+                let stopped = running.stopped();
+                probe::server::answer(&server.port, &server.probes, session, probe, stopped).await
+            }
+            Err(error) => {
+                let _ = session.close(Some((&error).into())).await;
+                Err(error)
+            }
+        };
+        (server.tell)(client.ended(&ended, Moved::default()));
     }
 
     /// Answers a survey, and the request that may follow when the client has surveyed all sources.
