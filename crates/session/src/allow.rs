@@ -186,7 +186,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
     for (at, line) in text.lines().enumerate() {
         let comment = match line.starts_with('#') {
             true => Some(0),
-            false => line.find(" #").or_else(|| line.find("\t#")),
+            false => [" #", "\t#"].into_iter().filter_map(|mark| line.find(mark)).min(),
         };
         let entry = line[..comment.unwrap_or(line.len())].trim();
         if !entry.is_empty() {
@@ -364,6 +364,8 @@ mod tests {
         assert_eq!(find(&allowed, &A), Some(&ada));
         assert_eq!(find(&allowed, &B).map(|entry| entry.write), Some(true));
         assert_eq!(find(&allowed, &PeerId([3; 32])), None);
+        let allowed = parse_list(&format!("{A}:ro\t# Ada #2\n"), "file").expect("an entry");
+        assert_eq!(allowed[0].name.as_deref(), Some("Ada #2"));
         let error = parse_list(&format!("{A}\nlh1:x\n"), "allowed").expect_err("no id");
         assert!(error.what.starts_with("allowed line 2: "), "{error}");
     }
