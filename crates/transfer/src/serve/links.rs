@@ -38,6 +38,12 @@ impl std::fmt::Debug for LinkTo {
 }
 
 impl LinkTo {
+    /// Runs the link until it fails.
+    async fn run(&self, channels: &Channels) -> Result<(), Error> {
+        let me = self.options.key.identity()?.id();
+        Ok(link::run(channels, me, &self.room, async || self.connect().await).await?)
+    }
+
     async fn connect(&self) -> Result<Session, session::Error> {
         let reached = reach::open_rooms(&self.options, &*self.observer, SizeSearch::No).await;
         let session = reached.map(|reached| reached.session);
@@ -64,13 +70,58 @@ pub(super) fn begin(server: &Rc<Server>, channels: &Rc<Channels>, links: Vec<Lin
 }
 
 async fn keep(server: Rc<Server>, channels: Rc<Channels>, link: LinkTo) {
-    let Ok(me) = link.options.key.identity().map(|identity| identity.id()) else { return };
     loop {
-        let ended = link::run(&channels, me, &link.room, async || link.connect().await).await;
-        if let Err(error) = ended {
+        if let Err(error) = link.run(&channels).await {
             let to = link.options.location.to_string();
-            (server.tell)(ServerEvent::LinkFailed { to, error: Error::from(error).into() });
+            (server.tell)(ServerEvent::LinkFailed { to, error: error.into() });
         }
         sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use longhaul_net::port::Port;
+    use longhaul_stream::channel::rooms::RoomLimits;
+    use tokio::sync::mpsc;
+
+    use super::super::channeling::rooms;
+    use super::super::door::Door;
+    use super::*;
+    use crate::options::{OwnKey, ReachOptions, Trust};
+    use crate::progress::Nobody;
+    use crate::write::budget::Budget;
+
+    #[test]
+    fn a_link_whose_key_cannot_be_read_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "no folder").unwrap();
+        let config_dir = folder.path().to_owned();
+        let options = HostOptions {
+            location: "lh://127.0.0.1/room".parse().unwrap(),
+            trust: Trust { config_dir, pins: Vec::new(), accept_new: false },
+            key: OwnKey::In(file),
+            reach: ReachOptions::default(),
+            path_memory: None,
+        };
+        let link = LinkTo { options, room: Key::new("room").unwrap(), observer: Arc::new(Nobody) };
+        let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let (tell, mut events) = mpsc::unbounded_channel();
+        let tell = Arc::new(move |event| tell.send(event).unwrap());
+        let memory = Budget::new(longhaul_proto::units::Bytes::mebi(64)).unwrap();
+        let server = Rc::new(Server::new(Door::of_user(), port.handle(), memory, tell));
+        let channels = rooms(&server, RoomLimits::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let event = runtime.unwrap().block_on(async {
+            tokio::select! {
+                () = keep(server, channels, link) => panic!("the link is tried again"),
+                event = events.recv() => event,
+            }
+        });
+        let Some(ServerEvent::LinkFailed { to, error }) = event else { panic!("{event:?}") };
+        assert!(to.contains("127.0.0.1") && error.to_string().contains("file"), "{to}: {error}");
     }
 }
