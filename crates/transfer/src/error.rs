@@ -109,8 +109,9 @@ impl From<&Error> for longhaul_session::Error {
     fn from(error: &Error) -> longhaul_session::Error {
         let kind = Kind::of_code(error.kind.code().into());
         let ended = longhaul_session::Error::new(kind, error.what.clone());
-        let Error { is_silence, is_missing, .. } = *error;
-        longhaul_session::Error { advice: error.advice.clone(), is_silence, is_missing, ..ended }
+        let Error { advice, path, is_silence, is_missing, .. } = error.clone();
+        let path = path.map(PathBuf::from);
+        longhaul_session::Error { advice, path, is_silence, is_missing, ..ended }
     }
 }
 
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn each_error_kind_survives_the_session_under_its_own_number() {
         for kind in ErrorKind::ALL {
-            let error = Error { is_missing: true, ..Error::new(*kind, "x").advise("y") };
+            let error = Error { is_missing: true, ..Error::new(*kind, "x").advise("y").at("z") };
             let ended = longhaul_session::Error::from(&error);
             assert_eq!(ended.kind.code(), u32::from(kind.code()));
             assert_eq!(Error::from(ended), error);
