@@ -188,16 +188,14 @@ impl Receiving {
         }
     }
 
-    /// Processes a datagram with a block; returns whether the datagram was genuine and its block
-    /// was taken.
+    /// Processes a datagram with a block; returns whether the datagram was genuine.
     fn on_block(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         match self.placer.place(now, datagram) {
-            Ok(Some(block)) => {
-                let number = datagram.header.number;
-                self.arrivals.push(Arrival { number, block, at: datagram.at });
+            Ok(block) => {
+                let (number, at) = (datagram.header.number, datagram.at);
+                self.arrivals.extend(block.map(|block| Arrival { number, block, at }));
                 true
             }
-            Ok(None) => false,
             Err(error) => self.refuse(error),
         }
     }
@@ -321,10 +319,12 @@ impl Receiving {
 
     fn receive_by(&mut self, scatter: &mut Scatter, call: &mut ScatterCall<'_>) -> io::Result<()> {
         self.arrivals.clear();
+        let opened = self.placer.opener().counts().opened;
         scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
         self.came += call.taken();
         let now = call.at();
-        if !self.arrivals.is_empty() {
+        // A genuine datagram without room shows the sender's address too.
+        if self.placer.opener().counts().opened > opened {
             self.note_path(now, call.path(), self.layout.block_size() as usize);
         } else if self.placer.opener().is_ended() {
             self.refuse(OpenError::Ended);

@@ -1,7 +1,7 @@
 //! Tests: if the other end sends more than it was granted, other transfers still get their memory,
 //! and the excess is reported.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
-use longhaul_proto::wire::header::Kind;
+use longhaul_proto::wire::header::{Header, Kind};
 
 use crate::counters::Counters;
 use crate::counters::board::Board;
@@ -115,12 +115,18 @@ impl Greedy {
     fn send(&mut self, chunk: u64, count: u32) {
         let (first, blocks) = self.layout.blocks_of_chunk(chunk);
         for number in (self.layout.number(first)..).take(count.min(blocks) as usize) {
-            let block = self.layout.block(number).expect("the object has it");
-            let payload = vec![7; self.layout.extent(block).len as usize];
-            let mut sealed = vec![0; payload.len() + SEALED_OVERHEAD];
-            let len = self.sealer.seal(Kind::Data, number, &payload, &mut sealed).unwrap();
-            self.sender.send(self.to().into(), &sealed[..len]).unwrap();
+            let sealed = self.seal(number);
+            self.sender.send(self.to().into(), &sealed).unwrap();
         }
+    }
+
+    fn seal(&mut self, number: u64) -> Vec<u8> {
+        let block = self.layout.block(number).expect("the object has it");
+        let payload = vec![7; self.layout.extent(block).len as usize];
+        let mut sealed = vec![0; payload.len() + SEALED_OVERHEAD];
+        let len = self.sealer.seal(Kind::Data, number, &payload, &mut sealed).unwrap();
+        sealed.truncate(len);
+        sealed
     }
 
     fn fill(&mut self, chunk: u64) -> Arrived {
@@ -170,4 +176,19 @@ fn data_beyond_a_grant_are_counted_and_take_no_memory_from_others() {
     assert_eq!((next.chunk, memory.pool().lent() as u64), (HELD, HELD));
     greedy.send(HELD + 1, 1);
     greedy.lost(6);
+}
+
+#[test]
+fn the_new_address_of_a_sender_is_challenged_also_while_the_memory_is_full() {
+    let budget = Budget::new(Bytes::mebi(2 * HELD)).unwrap();
+    let mut greedy = Greedy::new(Arc::new(part(&budget)));
+    let _waiting: Vec<Arrived> = (0..HELD).map(|chunk| greedy.fill(chunk)).collect();
+    let moved = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    moved.set_read_timeout(Some(LONG)).unwrap();
+    let number = greedy.layout.number(greedy.layout.blocks_of_chunk(HELD).0);
+    let sealed = greedy.seal(number);
+    moved.send_to(&sealed, greedy.to()).unwrap();
+    let mut challenge = [0; 2_000];
+    let len = moved.recv(&mut challenge).expect("the receiver answers");
+    assert_eq!(Header::decode(&challenge[..len]).unwrap().kind, Kind::Challenge);
 }
