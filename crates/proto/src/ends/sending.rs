@@ -18,7 +18,7 @@ use crate::rtt::Rtt;
 use crate::sent::SentLog;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
-use crate::wire::{Control, Pulse};
+use crate::wire::{Control, Echo, Pulse};
 
 /// The circuit breaker of RFC 8085, section 3.1.10: silence for the longer of this and
 /// [`SILENT_RTTS`] round trips stops the flow.
@@ -148,7 +148,8 @@ impl SendingEnd {
     /// loss from a pulse. Returns feedback for a rate controller, or `None` if the pulse is old or
     /// impossible.
     pub(crate) fn on_pulse<'a>(&mut self, now: Time, pulse: &'a Pulse) -> Option<Feedback<'a>> {
-        if pulse.highest > self.numbered {
+        let is_sent = |echo: Echo| echo.number.0 < self.numbered;
+        if pulse.highest > self.numbered || !pulse.echo.is_none_or(is_sent) {
             self.accounting.refused += 1;
             return None;
         }

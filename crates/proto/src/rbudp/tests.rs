@@ -20,7 +20,7 @@ use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
-use crate::wire::{Control, Done, Pulse, Report};
+use crate::wire::{Control, Done, Echo, Pulse, Report};
 
 fn setup(blocks: u64, segment: u64) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
@@ -430,6 +430,9 @@ fn a_pulse_about_datagrams_that_were_never_sent_changes_nothing() {
     out.hear_later(&Control::Pulse(lie));
     assert_eq!(out.sender.accounting().refused, 1);
     assert_eq!((out.run(), out.sender.rate()), (Vec::new(), rate));
+    let echo = Some(Echo { number: PacketNumber(3), age: Span::ZERO });
+    out.hear_later(&Control::Pulse(Pulse { highest: 3, received: 3, echo, ..lie }));
+    assert_eq!(out.sender.accounting().refused, 2);
     out.hear_later(&Control::Pulse(Pulse { highest: 3, received: 3, ..lie }));
     assert!(!out.run().is_empty());
 }
