@@ -31,7 +31,7 @@ pub(crate) fn path(path: &Path) -> String {
 
 /// Whether a terminal interprets the character.
 fn is_obeyed(letter: char) -> bool {
-    let marks = matches!(letter, '\u{200e}' | '\u{200f}');
+    let marks = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}');
     let turns = marks || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let breaks = matches!(letter, '\u{2028}' | '\u{2029}');
     letter.is_control() || turns || breaks
@@ -48,6 +48,7 @@ mod tests {
         assert_eq!(text("\u{1b}[2J\u{1b}]0;owned\u{7}"), "\\u{1b}[2J\\u{1b}]0;owned\\u{7}");
         assert_eq!(text("a\nlonghaul: copied\r\t\u{9b}"), "a\\nlonghaul: copied\\r\\t\\u{9b}");
         assert_eq!(text("safe\u{202e}gpj.exe"), "safe\\u{202e}gpj.exe");
+        assert_eq!(text("a\u{61c}b\u{200f}c"), "a\\u{61c}b\\u{200f}c");
         let fine = "plain, 'quoted' \"twice\" back\\slash \u{e4}\u{1f680}";
         assert_eq!(text(fine), fine);
     }
