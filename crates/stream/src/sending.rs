@@ -191,7 +191,7 @@ impl Sending {
         }
         drop(counts);
         if self.terms.group == 1 {
-            return self.offer(frame, permit);
+            return self.offer(frame, 1, permit);
         }
         let length = (frame.len() as u32).to_be_bytes();
         let (since, frames, mut bytes) = match self.filling.take() {
@@ -216,20 +216,21 @@ impl Sending {
     }
 
     fn offer_payload(&mut self) {
-        if let Some(Filling { bytes, permit, .. }) = self.filling.take() {
-            self.offer(bytes, permit);
+        if let Some(Filling { frames, bytes, permit, .. }) = self.filling.take() {
+            self.offer(bytes, frames, permit);
         }
     }
 
-    fn offer(&mut self, bytes: Vec<u8>, permit: OwnedSemaphorePermit) {
+    /// Offers the bytes of `frames` frames to the core as one frame.
+    fn offer(&mut self, bytes: Vec<u8>, frames: u32, permit: OwnedSemaphorePermit) {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if self.link.is_none() || self.core.check(length).is_err() {
-            self.core.pass();
-        } else if let Ok(number) = self.core.offer(clock::now(), length) {
+            self.core.pass(frames);
+        } else if let Ok(number) = self.core.offer_payload(clock::now(), length, frames) {
             let permit = self.blocks.then_some(permit);
             self.frames.push_back((number, bytes, permit));
         } else {
-            self.core.pass();
+            self.core.pass(frames);
         }
     }
 
@@ -246,7 +247,7 @@ impl Sending {
             }
         }
         let mut counts = lock(&self.counts);
-        counts.skipped = self.core.skipped() * u64::from(self.terms.group);
+        counts.skipped = self.core.skipped();
         counts.resent = self.core.resent();
     }
 

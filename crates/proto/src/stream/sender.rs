@@ -64,6 +64,8 @@ struct Queued {
     head: Head,
     shape: Shape,
     at: Time,
+    /// As how many frames it counts when it is skipped.
+    frames: u32,
 }
 
 /// Sends frames. See the [module](super).
@@ -137,6 +139,17 @@ impl Sender {
     /// # Panics
     /// If [`Sender::check`] refuses `length`.
     pub fn offer(&mut self, now: Time, length: u32) -> Result<u32, Full> {
+        self.offer_payload(now, length, 1)
+    }
+
+    /// Like [`Sender::offer`]. The frame counts as `frames` in [`Sender::skipped`].
+    ///
+    /// # Errors
+    /// As [`Sender::offer`].
+    ///
+    /// # Panics
+    /// As [`Sender::offer`].
+    pub fn offer_payload(&mut self, now: Time, length: u32, frames: u32) -> Result<u32, Full> {
         let full = self.current.is_some() && self.waiting.len() >= self.settings.waiting.max(1);
         let ended = self.next > LAST_FRAME;
         if ended || full && self.settings.overflow == Overflow::Block {
@@ -145,11 +158,11 @@ impl Sender {
         let number = self.next;
         self.next += 1;
         if full {
-            self.skipped += 1;
             if self.settings.overflow == Overflow::Skip {
+                self.skipped += u64::from(frames);
                 return Ok(number);
             }
-            self.waiting.pop_front();
+            self.skipped += self.waiting.pop_front().map_or(0, |oldest| oldest.frames.into());
         }
         let symbol = self.settings.symbol;
         let plain = shape(length, 0, symbol).expect("a length that was checked");
@@ -157,24 +170,25 @@ impl Sender {
         let shape = shape(length, repairs, symbol).unwrap_or(plain);
         let (index, repairs, at) = (0, shape.repairs(), (now.as_nanos() / 1_000) as u32);
         let head = Head { frame: number, index, repairs, length, skipped: 0, at };
-        self.waiting.push_back(Queued { head, shape, at: now });
+        self.waiting.push_back(Queued { head, shape, at: now, frames });
         Ok(number)
     }
 
-    /// Counts a frame that cannot be sent. The frame gets a number, so that receivers count it as
-    /// missed. `None` after 2³² − 1 frames.
-    pub fn pass(&mut self) -> Option<u32> {
+    /// Counts a frame that cannot be sent, as `frames` frames. The frame gets a number, so that
+    /// receivers count it as missed. `None` after 2³² − 1 frames.
+    pub fn pass(&mut self, frames: u32) -> Option<u32> {
         let number = self.next;
         (number <= LAST_FRAME).then(|| {
             self.next += 1;
-            self.skipped += 1;
+            self.skipped += u64::from(frames);
             number
         })
     }
 
     /// Gives up all frames that are not sent completely, and drops the kept frames.
     pub fn give_up(&mut self) {
-        self.skipped += self.waiting.len() as u64 + u64::from(self.current.is_some());
+        let unsent = self.current.iter().chain(&self.waiting);
+        self.skipped += unsent.map(|queued| u64::from(queued.frames)).sum::<u64>();
         self.current = None;
         self.waiting.clear();
         self.kept.clear();
@@ -223,7 +237,7 @@ impl Sender {
             let Settings { deadline, path, rate, .. } = self.settings;
             let originals = Bytes::new(u64::from(next.shape.originals()) * datagram);
             if now + originals / rate + path > next.at + deadline {
-                self.skipped += 1;
+                self.skipped += u64::from(next.frames);
                 continue;
             }
             let skipped = next.head.frame.saturating_sub(self.begun).min(Head::MANY.into());

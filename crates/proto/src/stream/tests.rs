@@ -139,6 +139,24 @@ fn frames_that_wait_or_are_being_sent_can_be_given_up() {
 }
 
 #[test]
+fn a_skipped_payload_counts_as_its_frames() {
+    let mut sender = Sender::new(Settings { overflow: Overflow::Thin, ..settings() });
+    sender.pass(3);
+    assert_eq!(sender.skipped(), 3);
+    sender.offer_payload(at(0), 1, 2).expect("room");
+    assert!(sent(&mut sender, at(119)).is_empty(), "it is late");
+    assert_eq!(sender.skipped(), 5);
+    sender.offer_payload(at(200), 1_440_000, 4).expect("room");
+    sent(&mut sender, at(200));
+    for frames in [5, 6, 7] {
+        sender.offer_payload(at(200), 1, frames).expect("room");
+    }
+    assert_eq!(sender.skipped(), 10, "the third replaces the first");
+    sender.give_up();
+    assert_eq!(sender.skipped(), 27);
+}
+
+#[test]
 fn a_frame_that_cannot_be_in_time_is_not_sent() {
     let mut sender = Sender::new(settings());
     sender.offer(at(0), 1).expect("room");
@@ -239,7 +257,7 @@ fn a_complete_frame_waits_for_an_absent_frame_until_its_own_deadline() {
 fn a_frame_does_not_wait_for_frames_that_were_never_sent() {
     let mut sender = Sender::new(settings());
     for _ in 0..3 {
-        sender.pass();
+        sender.pass(1);
     }
     sender.offer(at(0), 1).expect("room");
     let heads = sent(&mut sender, at(0));
