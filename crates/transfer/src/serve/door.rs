@@ -168,8 +168,8 @@ impl Door {
         word: &'static str,
     ) -> Result<(Right, String), Error> {
         let seen = now(&self.allow);
-        let none = || Error::new(ErrorKind::Unreachable, format!("{peer} has no right to {word}"));
-        let said = allowed(&seen, &peer)?.right(word).ok_or_else(none)?.to_owned();
+        let said = allowed(&seen, &peer)?.right(word);
+        let said = said.ok_or_else(|| no_right(&peer, word))?.to_owned();
         let list = self.allow.clone();
         Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
     }
@@ -198,11 +198,7 @@ impl Door {
         }
         match allowed(&now(&self.allow), peer)?.has(word) {
             true => Ok(()),
-            false => {
-                let error =
-                    Error::new(ErrorKind::Unreachable, format!("{peer} has no right to {word}"));
-                Err(error.advise("ask the server's administrator"))
-            }
+            false => Err(no_right(peer, word)),
         }
     }
 
@@ -239,6 +235,11 @@ fn allowed<'a>(list: &'a [Allow], peer: &PeerId) -> Result<&'a Allow, Error> {
     })
 }
 
+fn no_right(peer: &PeerId, word: &str) -> Error {
+    let error = Error::new(ErrorKind::Unreachable, format!("{peer} has no right to {word}"));
+    error.advise("ask the server's administrator")
+}
+
 fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
     let what = format!(
         "cannot open the folder for {id}, {}: {}",
@@ -264,9 +265,12 @@ fn at_home(path: &Path, home: Option<OsString>) -> PathBuf {
     }
 }
 
-/// Makes a path relative: `lh://host//x` and `lh://host/x` name the same file.
+/// Makes a path relative: `lh://host//x` and `lh://host/x` name the same file. Keeps a trailing
+/// slash, which selects the contents of a folder.
 fn relative(path: &Path) -> PathBuf {
-    path.strip_prefix("/").unwrap_or(path).to_owned()
+    let bytes = path.as_os_str().as_bytes();
+    let slashes = bytes.iter().take_while(|byte| **byte == b'/').count();
+    OsStr::from_bytes(&bytes[slashes..]).into()
 }
 
 #[cfg(test)]
@@ -316,6 +320,27 @@ mod tests {
         assert!(door.may_read(&peer).unwrap());
         door.allow(vec![entry(":wo")]).unwrap();
         assert!(!door.may_read(&peer).unwrap());
+    }
+
+    #[test]
+    fn an_absolute_path_selects_the_same_as_the_relative_one() {
+        let shown = |path: &str| relative(Path::new(path)).into_os_string();
+        for (path, below) in [("/x/", "x/"), ("//x", "x"), ("x/", "x/"), ("/", ""), ("/a/b", "a/b")]
+        {
+            assert_eq!(shown(path), below);
+        }
+    }
+
+    #[test]
+    fn a_client_without_the_right_to_a_service_gets_advice() {
+        let peer = crate::session::Identity::generate().id();
+        let allow = vec![allow::parse(&format!("{peer},rpc=/x")).unwrap()];
+        let options = ServeOptions { rooms_only: true, allow, ..ServeOptions::default() };
+        let door = Door::open(&options).unwrap();
+        let refused = [door.right_to(peer, "share").err(), door.may_use(&peer, "share").err()];
+        for error in refused {
+            assert_eq!(error.unwrap().advice.as_deref(), Some("ask the server's administrator"));
+        }
     }
 
     #[test]
