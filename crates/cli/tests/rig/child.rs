@@ -3,13 +3,16 @@
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{self, Command};
+use std::process::{self, Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::io::retry_on_intr;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT};
 
@@ -144,14 +147,26 @@ impl Child {
                 Err(RecvTimeoutError::Timeout) => self.give_up("it did not end"),
             }
         }
-        let status = self.child.wait().expect("a child can be waited for").code();
+        let status = self.reap().code();
         let stdout = std::mem::take(&mut self.seen);
         Ended { status, stdout, stderr: self.complaints.join("\n") }
     }
 
+    /// Waits for the child's end, and kills the rest of its process group. Once the child is
+    /// reaped, its id may be the id of a stranger's group.
+    fn reap(&mut self) -> ExitStatus {
+        if std::mem::take(&mut self.leads) {
+            let (child, options) = (pid(self.id()), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let ended = retry_on_intr(|| waitid(WaitId::Pid(child), options));
+            ended.expect("a child can be waited for");
+            let _ = kill_process_group(child, Signal::KILL);
+        }
+        self.child.wait().expect("a child can be waited for")
+    }
+
     fn give_up(&mut self, why: &str) -> ! {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.reap();
         while let Ok(line) = self.errors.get().recv_timeout(Duration::from_secs(1)) {
             self.complaints.push(line);
         }
@@ -162,11 +177,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.leads {
-            let _ = kill_process_group(pid(self.id()), Signal::KILL);
-        }
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.reap();
     }
 }
 

@@ -61,8 +61,10 @@ fn sources() -> Vec<Text> {
 impl Text {
     /// Whether the whole file is test code.
     fn is_test(&self) -> bool {
-        let parts = ["/tests/", "/benches/", "/fuzz/"];
-        self.path.ends_with("/tests.rs") || parts.iter().any(|part| self.path.contains(part))
+        let parts = ["/tests/", "/benches/"];
+        self.path.starts_with("fuzz/")
+            || self.path.ends_with("/tests.rs")
+            || parts.iter().any(|part| self.path.contains(part))
     }
 
     /// The lines before the module of unit tests.
