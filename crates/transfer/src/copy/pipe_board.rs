@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
+use super::question;
 use crate::options::{Protocol, TCP_STREAMS};
 use crate::progress::{Notice, Observer, Progress};
 
@@ -122,9 +123,8 @@ impl Observer for OfPart {
     }
 
     fn trust_new_server(&self, server: &str, id: &str) -> bool {
-        let asked = Instant::now();
-        let answer = self.board.observer.trust_new_server(server, id);
-        self.board.parts().asked += asked.elapsed();
+        let (answer, took) = question::ask(&*self.board.observer, server, id);
+        self.board.parts().asked += took;
         answer
     }
 }

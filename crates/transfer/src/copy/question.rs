@@ -6,6 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::progress::{Notice, Observer, Progress};
 
+/// Asks the observer whether to trust a new server. Returns the answer, and the time that it took.
+pub(super) fn ask(observer: &dyn Observer, server: &str, id: &str) -> (bool, Duration) {
+    let asked = Instant::now();
+    (observer.trust_new_server(server, id), asked.elapsed())
+}
+
 pub(super) struct TimedQuestion<'a> {
     observer: &'a dyn Observer,
     nanos: AtomicU64,
@@ -31,9 +37,8 @@ impl Observer for TimedQuestion<'_> {
     }
 
     fn trust_new_server(&self, server: &str, id: &str) -> bool {
-        let asked = Instant::now();
-        let answer = self.observer.trust_new_server(server, id);
-        self.nanos.fetch_add(asked.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let (answer, took) = ask(self.observer, server, id);
+        self.nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
         answer
     }
 }
