@@ -217,7 +217,7 @@ fn the_second_ctrl_c_ends_immediately() {
         copy.signal(Signal::INT);
         copy.complaint("press Ctrl-C again to stop immediately");
         // An earlier signal would count as the first one.
-        std::thread::sleep(Duration::from_millis(250));
+        std::thread::sleep(std::time::Duration::from_millis(250));
         copy.signal(Signal::INT);
         let ended = copy.end();
         assert!(ended.is(130, &[]).events("error").is_empty(), "a clean end: {ended}");

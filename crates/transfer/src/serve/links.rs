@@ -84,7 +84,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use longhaul_net::port::Port;
-    use longhaul_stream::channel::rooms::RoomLimits;
+    use longhaul_stream::channel::RoomLimits;
     use tokio::sync::mpsc;
 
     use super::super::channeling::rooms;
