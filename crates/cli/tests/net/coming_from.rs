@@ -23,7 +23,7 @@ fn commands() -> Vec<String> {
 }
 
 fn outcome(command: &str) -> Outcome {
-    let printing = ["cp -avn", "sync -vn", "longhaul ls", "small.txt -", "longhaul probe"];
+    let printing = ["cp -avn", "sync -vn", "longhaul ls", "longhaul cat", "longhaul probe"];
     match command {
         _ if printing.iter().any(|part| command.contains(part)) => Outcome::Printed,
         _ if command.contains("run42.tar") => Outcome::There("run42.tar"),
@@ -78,7 +78,7 @@ fn each_command_for_users_of_other_tools_works() {
         let is_local = !line.contains("dtn")
             && (line.contains("longhaul cp") || line.contains("longhaul sync"));
         let far = if is_local { " ".into() } else { format!(" --remote-path {BINARY} ") };
-        let run = ["cp ", "sync ", "ls ", "probe "].iter().fold(run, |run, name| {
+        let run = ["cp ", "sync ", "ls ", "cat ", "probe "].iter().fold(run, |run, name| {
             let name = format!("longhaul {name}");
             run.replace(&name, &format!("{}{far}", name.trim_end()))
         });
