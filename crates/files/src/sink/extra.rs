@@ -10,7 +10,6 @@
 //! copy can set it.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 use std::io;
 
 use super::plan::{is_below, left_off};
@@ -20,7 +19,7 @@ use crate::filter::{CompiledFilters, Filter};
 use crate::folders::Folders;
 use crate::manifest::FileTime;
 use crate::place::{file_error, show};
-use crate::store::{Attributes, NameKind};
+use crate::store::NameKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
 /// Maximum bytes of listed names; further names are only counted.
@@ -232,8 +231,6 @@ struct Walk<'a> {
     next: u32,
     stack: Vec<Level>,
     deleted: Deleted,
-    /// Files of which this walk has removed a hard link. The removal has set their change time.
-    unlinked: BTreeSet<(u64, u64)>,
 }
 
 impl<'a> Walk<'a> {
@@ -255,7 +252,6 @@ impl<'a> Walk<'a> {
             next: 0,
             stack: Vec::new(),
             deleted: Deleted::default(),
-            unlinked: BTreeSet::new(),
         }
     }
 
@@ -306,7 +302,7 @@ impl<'a> Walk<'a> {
         if level.is_extra {
             match level.keeps {
                 true => self.keep(),
-                false => _ = self.remove(&level.path, true),
+                false => self.remove(&level.path, true),
             }
         }
     }
@@ -348,25 +344,13 @@ impl<'a> Walk<'a> {
             None if names::is_reserved(name)
                 || found.kind.is_special()
                 || is_mounted
-                || self.has_changed(&found)
+                || self.extra.begun.is_some_and(|begun| found.changed > begun)
                 || !self.extra.filters.takes(&path, is_folder) =>
             {
                 self.keep();
             }
             None if is_folder => self.enter(path, None, true),
-            None => self.remove_file(&path, &found),
-        }
-    }
-
-    /// Returns whether an entry appeared or changed since this copy began.
-    fn has_changed(&self, found: &Attributes) -> bool {
-        !self.unlinked.contains(&found.identity)
-            && self.extra.begun.is_some_and(|begun| found.changed > begun)
-    }
-
-    fn remove_file(&mut self, path: &[u8], found: &Attributes) {
-        if self.remove(path, false) && found.links > 1 {
-            self.unlinked.insert(found.identity);
+            None => self.remove(&path, false),
         }
     }
 
@@ -408,11 +392,9 @@ impl<'a> Walk<'a> {
         self.next = behind + inside as u32;
     }
 
-    /// Removes an entry, or counts it. Returns false if the entry stays.
-    fn remove(&mut self, path: &[u8], is_folder: bool) -> bool {
+    fn remove(&mut self, path: &[u8], is_folder: bool) {
         if self.deleted.count >= self.most {
-            self.keep();
-            return false;
+            return self.keep();
         }
         if self.removes {
             let (folder, name) = crate::manifest::split(path);
@@ -422,8 +404,7 @@ impl<'a> Walk<'a> {
             });
             if let Err(error) = removed {
                 self.fail(path, &error);
-                self.keep();
-                return false;
+                return self.keep();
             }
         }
         let Deleted { count, names, listed, .. } = &mut self.deleted;
@@ -433,7 +414,6 @@ impl<'a> Walk<'a> {
             let slash: &[u8] = if is_folder { b"/" } else { b"" };
             names.push([path, slash].concat());
         }
-        true
     }
 
     fn fail(&mut self, path: &[u8], error: &io::Error) {
@@ -512,31 +492,6 @@ mod tests {
             let walk = Walk::new(&ground, &extra, &watch, false, 4);
             assert_eq!(walk.run().unwrap().count, count);
         }
-    }
-
-    #[test]
-    fn all_hard_links_of_an_extra_file_are_deleted_at_once() {
-        let top = tempfile::tempdir().unwrap();
-        let path = |name: &str| top.path().join(name);
-        std::fs::write(path("x"), "x").unwrap();
-        for name in ["y", "z"] {
-            std::fs::hard_link(path("x"), path(name)).unwrap();
-        }
-        let place = Place::Ambient(top.path().to_owned());
-        let ground = Ground::open(&place, &manifest(true), true).unwrap();
-        let changed = |name: &[u8]| ground.base().look(name).unwrap().changed;
-        let begun = changed(b"x");
-        // From here on, a removal of a link changes the file's time.
-        loop {
-            std::fs::write(path(".clock.lh-part"), "x").unwrap();
-            if changed(b".clock.lh-part") > begun {
-                break;
-            }
-        }
-        let extra = Extra { begun: Some(begun), ..extra(&place, None) };
-        let watch = Watch::default();
-        let deleted = Walk::new(&ground, &extra, &watch, true, 9).run().unwrap();
-        assert_eq!(deleted.names, [b"x", b"y", b"z"]);
     }
 
     #[test]
