@@ -233,7 +233,7 @@ pub fn replace(from: &Place, to: &Place) -> Result<Option<Remains>, ReplaceError
     }
     let old = names::unique(&name);
     folder.rename(&name, &old)?;
-    put_in_place(&*folder, &name, &old, || rename_unsynced(from, to, true))?;
+    put_in_place(&*folder, &name, &old, || rename_unsynced(from, to, false))?;
     let remains = |error| Remains { name: show(&old), error };
     Ok(remove_in(&folder, &old, &to.parent().join(&old)).map_err(remains).err())
 }

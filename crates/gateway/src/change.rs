@@ -107,7 +107,7 @@ async fn write(
                 shared.at_disk(move || file.write(&bytes).map(|()| file)).await.map_err(trouble)?;
         }
     }
-    let naming = shared.naming();
+    let naming = shared.naming(&place);
     let finished = shared.at_disk(move || {
         file.write(&piece)?;
         let is_new = condition::wants_nothing(&headers);
@@ -138,10 +138,13 @@ pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
 }
 
 pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -> Reply {
-    let headers = headers.clone();
-    let removed = shared.at_disk(move || match judge(&place, &headers)? {
-        None => Ok(failed()),
-        Some(_) => edit::remove(&place).map(|()| reply::empty(StatusCode::NO_CONTENT)),
+    let (headers, naming) = (headers.clone(), shared.naming(&place));
+    let removed = shared.at_disk(move || {
+        let _lock = naming.lock().unwrap_or_else(PoisonError::into_inner);
+        match judge(&place, &headers)? {
+            None => Ok(failed()),
+            Some(_) => edit::remove(&place).map(|()| reply::empty(StatusCode::NO_CONTENT)),
+        }
     });
     removed.await.unwrap_or_else(|error| reply::trouble(&error))
 }
@@ -158,8 +161,9 @@ pub(crate) async fn move_to(
         let text = "nothing can move onto itself, into itself, or onto a folder that holds it";
         return reply::plain(StatusCode::FORBIDDEN, text);
     }
-    let headers = headers.clone();
+    let (headers, naming) = (headers.clone(), shared.naming(&to));
     let moved = shared.at_disk(move || {
+        let _lock = naming.lock().unwrap_or_else(PoisonError::into_inner);
         if judge(&from, &headers)?.is_none() {
             return Ok(failed());
         }

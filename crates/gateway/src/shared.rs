@@ -1,11 +1,12 @@
 //! State that all requests of a gateway share: root, tokens, limits.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use longhaul_files::Root;
+use longhaul_files::{Place, Root};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -16,6 +17,9 @@ use crate::traffic::Traffic;
 const AT_DISK: usize = 16;
 /// Maximum number of concurrent listings.
 const LISTINGS: usize = 16;
+/// Number of locks of names. A disk that hangs blocks only the names that share a lock with one
+/// on it.
+const NAMING: usize = 64;
 /// How long a listing waits while [`LISTINGS`] others run.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals, and of disconnected clients, that are reported in a minute.
@@ -68,8 +72,8 @@ pub(crate) struct Shared {
     tokens: RwLock<Tokens>,
     public: bool,
     read_only: bool,
-    /// Held from the last check of a PUT's conditions until the file has its name.
-    naming: Arc<Mutex<()>>,
+    /// Locks of names: each name has one of them.
+    naming: Vec<Arc<Mutex<()>>>,
     disk: Arc<Semaphore>,
     listings: Arc<Semaphore>,
     refusals: Mutex<Minute>,
@@ -112,7 +116,7 @@ impl Shared {
             tokens: RwLock::new(Tokens::new(tokens)),
             public,
             read_only,
-            naming: Arc::default(),
+            naming: (0..NAMING).map(|_| Arc::default()).collect(),
             disk: Arc::new(Semaphore::new(AT_DISK)),
             listings: Arc::new(Semaphore::new(LISTINGS)),
             refusals: Mutex::new(Minute::starting(Instant::now())),
@@ -167,8 +171,12 @@ impl Shared {
         }
     }
 
-    pub(crate) fn naming(&self) -> Arc<Mutex<()>> {
-        self.naming.clone()
+    /// Returns the lock of a name: a request holds it from the last check of its conditions until
+    /// its change of that name is done.
+    pub(crate) fn naming(&self, place: &Place) -> Arc<Mutex<()>> {
+        let mut hasher = DefaultHasher::new();
+        place.path().hash(&mut hasher);
+        self.naming[hasher.finish() as usize % NAMING].clone()
     }
 
     pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {

@@ -102,7 +102,9 @@ impl Host {
     /// Ends all requests, and waits until the connection is closed.
     pub(crate) async fn close(&self) {
         self.cancel.cancel();
-        if let Some(connection) = self.connection.lock().await.0.take() {
+        // Requests that fail now need the lock.
+        let connection = self.connection.lock().await.0.take();
+        if let Some(connection) = connection {
             connection.close().await;
         }
     }

@@ -219,7 +219,7 @@ fn lied(lies: Vec<Piped>) -> Ended {
 
 #[test]
 fn a_client_refuses_the_premature_end_of_a_pipe() {
-    lied(vec![Piped { done: true }]).is(1, &["ended the pipe too early"]);
+    lied(vec![Piped { done: true }]).is(1, &["sent an unexpected answer"]);
     lied(vec![]).is(1, &["the server ended the pipe"]);
     lied(vec![Piped { done: false }]).is(1, &["the server ended the pipe"]);
     lied(vec![Piped { done: false }, Piped { done: true }]).is(1, &["ended the pipe too early"]);

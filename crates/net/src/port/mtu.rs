@@ -28,6 +28,8 @@ const ANSWER_LEN: usize = Header::LEN + 2;
 /// MTUs worth a probe: the packet that every IPv4 host accepts, IPv6's minimum, nested tunnels,
 /// WireGuard, VXLAN, PPPoE, Ethernet, jumbo frames.
 const MTUS: [u16; 8] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 9000];
+/// The largest packet that a search tries, in bytes with its headers.
+pub const LARGEST: u16 = MTUS[MTUS.len() - 1];
 /// How often a probe is sent before its size counts as too large.
 const TRIES: u32 = 3;
 /// Wait for the very first answer before all probes are repeated.

@@ -42,8 +42,7 @@ pub struct PipeEnd {
 /// The server's answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Piped {
-    /// True: the file has its final name. False: the pipe is open, and parts may come; after
-    /// [`PipeEnd`], a sign of life while the server finishes the file.
+    /// True: the file has its final name. False: the pipe is open, and parts may come.
     #[prost(bool, tag = "1")]
     pub done: bool,
 }

@@ -141,30 +141,27 @@ async fn open(
     session.write(&Pipe { path, pipe: number }).await?;
     let by = (data, contact, options.datagram.or(datagram));
     let mut opened = Opened { number, session, connection, by, patience: options.stall };
-    if answer(&mut opened.session, opened.patience).await?.done {
-        return Err(Error::new(ErrorKind::Unfinished, "the server ended the pipe too early"));
-    }
+    opened.answer(false).await?;
     Ok(opened)
 }
 
-/// Waits for the server's next answer, for at most `patience`.
-async fn answer(session: &mut Session, patience: Duration) -> Result<Piped, Error> {
-    let silent = |_| {
-        let what = format!("the server was silent for {} s", patience.as_secs());
-        Error::new(ErrorKind::Stalled, what)
-    };
-    timeout(patience, session.read::<Piped>()).await.map_err(silent)??.ok_or_else(lost)
-}
-
-/// Ends the pipe, and waits until the file has its final name. Signs of life of the server extend
-/// the wait.
-async fn finish(session: &mut Session, patience: Duration, end: &PipeEnd) -> Result<(), Error> {
-    session.write(end).await?;
-    while !answer(session, patience).await?.done {}
-    Ok(())
-}
-
 impl Opened {
+    /// Waits for the server's answer that the pipe is open, or that it is `done`.
+    async fn answer(&mut self, done: bool) -> Result<(), Error> {
+        let silent = |_| {
+            let what = format!("the server was silent for {} s", self.patience.as_secs());
+            Error::new(ErrorKind::Stalled, what)
+        };
+        let said = timeout(self.patience, self.session.read::<Piped>()).await.map_err(silent)??;
+        match said {
+            Some(said) if said.done == done => Ok(()),
+            Some(_) => {
+                Err(Error::new(ErrorKind::Unfinished, "the server sent an unexpected answer"))
+            }
+            None => Err(lost()),
+        }
+    }
+
     /// Completes when the server ends the pipe early.
     async fn ended(&mut self) -> Error {
         match self.session.read::<Piped>().await {
@@ -270,7 +267,8 @@ impl Running<'_> {
 
     async fn finish(&mut self, total: u64, digest: &Digest) -> Result<Summary, Error> {
         let end = PipeEnd { total, digest: digest.to_vec() };
-        finish(&mut self.pipe.session, self.pipe.patience, &end).await?;
+        self.pipe.session.write(&end).await?;
+        self.pipe.answer(true).await?;
         let elapsed = self.board.elapsed();
         Ok(Summary {
             files: 1,
@@ -280,34 +278,5 @@ impl Running<'_> {
             blake3: hex(digest),
             ..self.summary.take().unwrap_or_default()
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::session::PeerId;
-
-    #[test]
-    fn a_server_that_gives_signs_of_life_may_take_its_time_to_finish_a_pipe() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
-            let (near, far) = tokio::io::duplex(1 << 10);
-            let over = |end| {
-                let (input, out) = tokio::io::split(end);
-                Session::over(PeerId([1; 32]), input, out)
-            };
-            let (mut near, mut far) = (over(near), over(far));
-            let end = PipeEnd { total: 3, digest: vec![1; 32] };
-            let server = async {
-                assert_eq!(far.read::<PipeEnd>().await, Ok(Some(end.clone())));
-                for done in [false, false, true] {
-                    far.write(&Piped { done }).await.expect("it is read");
-                }
-            };
-            let patience = Duration::from_secs(60);
-            let (ended, ()) = tokio::join!(finish(&mut near, patience, &end), server);
-            assert_eq!(ended, Ok(()));
-        });
     }
 }

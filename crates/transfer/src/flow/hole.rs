@@ -14,9 +14,9 @@ use longhaul_proto::time::{Span, Time};
 /// How long a search may take, or [`PATIENCE_RTTS`] round trips if they take longer.
 const PATIENCE: Span = Span::from_secs(2);
 const PATIENCE_RTTS: u64 = 8;
-/// After this many searches in a row without an answer, a hole is assumed: perhaps the path carries
-/// the small datagrams of this flow but drops the probes.
-const UNANSWERED: u32 = 3;
+/// After this many searches without an arrival, a hole is assumed: the path may treat probes
+/// and data differently.
+const SEARCHES: u32 = 3;
 
 pub(super) struct Hole {
     port: PortHandle,
@@ -24,12 +24,14 @@ pub(super) struct Hole {
     /// From the first datagram on.
     watch: Option<HoleWatch>,
     search: Option<Receiver<Option<Found>>>,
-    unanswered: u32,
+    /// Number of searches since the last arrival.
+    searches: u32,
+    arrived: u64,
 }
 
 impl Hole {
     pub(super) fn new(port: PortHandle, datagram: u16) -> Hole {
-        Hole { port, datagram, watch: None, search: None, unanswered: 0 }
+        Hole { port, datagram, watch: None, search: None, searches: 0, arrived: 0 }
     }
 
     /// Starts to watch; returns false if it already does.
@@ -49,15 +51,18 @@ impl Hole {
         rtt: Span,
     ) -> bool {
         let Some(watch) = &mut self.watch else { return false };
+        if arrived != self.arrived {
+            (self.arrived, self.searches) = (arrived, 0);
+        }
         match self.search.as_ref().map(Receiver::try_recv) {
             Some(Err(TryRecvError::Empty)) => false,
             Some(found) => {
                 self.search = None;
                 *watch = HoleWatch::new(now);
-                let found = found.ok().flatten();
-                self.unanswered = if found.is_some() { 0 } else { self.unanswered + 1 };
-                found.is_some_and(|found| found.size < self.datagram)
-                    || self.unanswered >= UNANSWERED
+                self.searches += 1;
+                let most = mtu::LARGEST - mtu::packet_overhead(path.remote.ip());
+                let is_too_large = |found: Found| found.size < self.datagram.min(most);
+                found.ok().flatten().is_some_and(is_too_large) || self.searches >= SEARCHES
             }
             None => {
                 if watch.on_report(now, sent, arrived, rtt) {

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -18,7 +17,6 @@ use super::Server;
 use super::dispatch::first;
 use super::door::Access;
 use super::events::{Moved, ServedClient};
-use super::reading::signing;
 use super::running::{Running, attend};
 use crate::control::pipe::{self, Extent, Pipe, PipeEnd, Piped};
 use crate::error::{Error, ErrorKind};
@@ -28,8 +26,6 @@ use longhaul_files::CHUNK;
 use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
-/// Interval of signs of life while the disk finishes a file.
-const SIGN: Duration = Duration::from_secs(1);
 /// Maximum number of open pipes of one client, because each keeps a file open.
 const MOST: usize = 16;
 
@@ -149,7 +145,7 @@ impl Piping {
             .try_into()
             .map_err(|_| Error::new(ErrorKind::Usage, "the digest of the pipe is malformed"))?;
         let file = entered.file.clone();
-        signing::<Piped, _>(session, SIGN, at_disk(move || file.finish(total, &digest))).await??;
+        at_disk(move || file.finish(total, &digest)).await?;
         running.note(Moved { bytes: total, files: 1, failed: 0 });
         Ok(session.write(&Piped { done: true }).await?)
     }

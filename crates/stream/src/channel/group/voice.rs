@@ -39,14 +39,15 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message.
+    /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message. A key
+    /// that waits is used from now on: epochs may follow each other faster than [`SWITCH`].
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let (now, wait) = (clock::now(), if at_once { Span::ZERO } else { SWITCH });
-        // The key before may be due although no message has used it.
-        self.switch(now);
+        self.switch(Time::NEVER);
         self.next = Some((seal, author, now + wait));
     }
 
+    /// Uses the next key, if it is due.
     fn switch(&mut self, now: Time) {
         if let Some((seal, author, _)) = self.next.take_if(|(.., at)| *at <= now) {
             (self.seal, self.author) = (seal, author);
