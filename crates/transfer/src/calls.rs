@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
-use crate::progress::{Cancel, Observer};
+use crate::progress::{Cancel, Observer, or_cancelled};
 use crate::reach::{self, SizeSearch};
 use crate::reactor;
 use crate::session::{self, Connection, Session, Settings};
@@ -80,18 +80,4 @@ pub(crate) fn keep<O>(
     };
     // If the work ends early, by cancellation or without a runtime, the callers get an error.
     let _ = reactor::block_on(what, work);
-}
-
-pub(crate) async fn or_cancelled<T>(
-    work: impl Future<Output = Result<T, Error>>,
-    cancel: &Cancel,
-) -> Result<T, Error> {
-    tokio::select! {
-        ended = work => ended,
-        () = cancel.wished() => Err(cancelled()),
-    }
-}
-
-pub(crate) fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "interrupted")
 }

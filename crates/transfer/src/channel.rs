@@ -4,8 +4,8 @@ use longhaul_stream::Link;
 use longhaul_stream::channel::{publish, subscribe};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::calls::{cancelled, or_cancelled};
 use crate::error::Error;
+use crate::progress::{cancelled, or_cancelled};
 use crate::reactor;
 use crate::session::random_u64;
 use crate::stream::Connector;

@@ -15,12 +15,11 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::calls::or_cancelled;
 use crate::control::file::{
     self, Change, FileAsk, FileData, FileOpened, FileRange, MOST_RANGES, PIECE, Portion, portions,
 };
 use crate::error::{Error, ErrorKind};
-use crate::progress::Cancel;
+use crate::progress::{Cancel, or_cancelled};
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_proto::remembered::Remembered;

@@ -7,11 +7,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::calls::{Calls, Peer, connected, or_cancelled};
+use crate::calls::{Calls, Peer, connected};
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
 use crate::file::{self, Opened, Opening};
-use crate::progress::Cancel;
+use crate::progress::{Cancel, or_cancelled};
 use crate::reactor;
 use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};

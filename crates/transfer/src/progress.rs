@@ -10,7 +10,7 @@ use longhaul_proto::law::Phase;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{LossRatio, Rate};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// The progress of a copy, reported about ten times a second.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -316,6 +316,20 @@ impl Cancel {
     pub fn child(&self) -> Cancel {
         Cancel { wish: Arc::default(), parent: Some(Arc::new(self.clone())) }
     }
+}
+
+pub(crate) async fn or_cancelled<T>(
+    work: impl Future<Output = Result<T, Error>>,
+    cancel: &Cancel,
+) -> Result<T, Error> {
+    tokio::select! {
+        ended = work => ended,
+        () = cancel.wished() => Err(cancelled()),
+    }
+}
+
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "interrupted")
 }
 
 #[cfg(test)]

@@ -268,8 +268,8 @@ pub(super) static TABLE5: Experiment = Experiment {
             changes ([gtp](../docs/protocols/gtp.md)). The second table is for slower hosts and a \
             lossy router, with two values derived from the paper's results. Each host sends at \
             most 614 Mbit/s, because the paper's first RBUDP flow received 445 Mbit/s and lost \
-            27.5 %. The router itself loses 2.8 %, which is GTP's loss in the paper, and 20 \
-            packets in a row on average (Gilbert's model).",
+            27.5 %. The router itself loses 2.8 % of the packets, the mean of GTP's losses in the \
+            paper; it loses 20 packets in a row on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
         let clumped = contenders.map(|(name, flow)| {

@@ -21,11 +21,10 @@ use super::{
     FAREWELL, Found, LONGEST, Measured, PathFound, ProbeOptions, Trips, Way, flow_keys, next_count,
     stream,
 };
-use crate::calls::or_cancelled;
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::error::{Error, ErrorKind};
 use crate::options::Cipher;
-use crate::progress::{Cancel, Observer};
+use crate::progress::{Cancel, Observer, or_cancelled};
 use crate::random::random_flow;
 use crate::reach::{self, Reached, SizeSearch, usual_datagram};
 use crate::reactor;

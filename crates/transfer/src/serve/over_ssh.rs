@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 
 use super::door::Door;
 use super::{Server, Tell, dispatch};
-use crate::calls::cancelled;
 use crate::error::{Error, ErrorKind};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
+use crate::progress::cancelled;
 use crate::reactor;
 use crate::session::ssh::{SshSide, accept_over_ssh, bind_udp};
 use crate::session::{Connection, Services, Settings};
