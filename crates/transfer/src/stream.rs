@@ -9,10 +9,10 @@ use longhaul_stream::{Link, receive, send};
 use longhaul_text::CallOption;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::calls::{cancelled, or_cancelled};
 use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
+use crate::progress::{cancelled, or_cancelled};
 use crate::random::random_flow;
 use crate::reach::{self, Reached, SizeSearch};
 use crate::reactor;
