@@ -306,8 +306,9 @@ pub(super) static TABLE5: Experiment = Experiment {
     },
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
               Mbit/s from one sender, by its section 5.2). The switch of the first table loses \
-              only the packets that its queue cannot hold. The second table uses the paper's loss \
-              and the paper's sending rates. This page assumes that a router that forwards at \
+              only the packets that its queue cannot hold. The second table uses GTP's loss of the \
+              paper, and for both hosts the sending rate of the paper's first RBUDP flow. This \
+              page assumes that a router that forwards at \
               ticks of its clock loses several packets in a row, 20 on average. Even so RBUDP's \
               goodput in the second table is {RBUDP, clumps | difference} % above the paper's: the \
               paper's router delivered less when it got more (834 of 879 Mbit/s at half rates, 701 \
