@@ -78,22 +78,13 @@ impl NewFile {
         Ok(())
     }
 
-    /// Syncs the content and gives the file its name, replacing an existing file.
-    ///
-    /// # Errors
-    /// The system's error. An existing file is unchanged, unless only the sync of the folder
-    /// failed.
-    pub fn finish(self) -> io::Result<()> {
-        self.finish_if(true, || Ok(Some(()))).map(drop)
-    }
-
-    /// As [`finish`](NewFile::finish), but calls `judge` directly before the rename, and removes
-    /// the file if `judge` returns `None`. Keeps the value of `judge`, such as a lock, until the
-    /// file has its name. Returns whether the file has its name.
+    /// Syncs the content and gives the file its name. Calls `judge` directly before the rename, and
+    /// removes the file if `judge` returns `None`. Keeps the value of `judge`, such as a lock,
+    /// until the file has its name. Returns whether the file has its name.
     ///
     /// # Errors
     /// `AlreadyExists` if the name exists and `replaces` is false; the error of `judge`, or the
-    /// system's error.
+    /// system's error. An existing file is unchanged, unless only the sync of the folder failed.
     pub fn finish_if<T>(
         mut self,
         replaces: bool,
@@ -289,7 +280,7 @@ mod tests {
         new.write(b"ne").unwrap();
         assert_eq!(fs::read(top.join("file")).unwrap(), b"old");
         new.write(b"w").unwrap();
-        new.finish().unwrap();
+        assert!(new.finish_if(true, || Ok(Some(()))).unwrap());
         assert_eq!(fs::read(top.join("file")).unwrap(), b"new");
         assert_eq!(fs::metadata(top.join("file")).unwrap().permissions().mode() & 0o777, 0o640);
         let mut left = NewFile::begin(&at(top, "other")).unwrap();
@@ -441,7 +432,8 @@ mod tests {
         make_folder(&at(top, "a")).unwrap();
         assert_eq!(make_folder(&at(top, "a")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(make_folder(&at(top, "x/y")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        NewFile::begin(&at(top, "a/f")).unwrap().finish().unwrap();
+        let new = NewFile::begin(&at(top, "a/f")).unwrap();
+        assert!(new.finish_if(true, || Ok(Some(()))).unwrap());
         symlink("a/f", top.join("link")).unwrap();
         assert_eq!(look(&at(top, "link")).unwrap().kind, NameKind::File);
         assert_eq!(look(&at(top, "a/")).unwrap().kind, NameKind::Folder);
