@@ -200,7 +200,7 @@ async fn requests(
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.max_buf_size(HEADER).max_headers(FIELDS);
     // Only an unread reply is reported. After any other error the client has left, sent no header
-    // in time, or got hyper's answer to invalid HTTP.
+    // in time, or got hyper's answer to invalid HTTP, or the content of the reply failed.
     let ended = builder.serve_connection(TokioIo::new(stream), service).await;
     if ended.is_err_and(|error| is_unread(&error))
         && let Some(record) = last.take()

@@ -22,7 +22,7 @@ use crate::announcer::Announcer;
 use crate::messages::Again;
 use crate::terms::{Phase, Terms, keys};
 
-/// Maximum bytes of the originals of incomplete frames. Their repairs take at most as much again.
+/// Maximum bytes of the originals of undelivered frames. Their repairs take at most as much again.
 const MEMORY: usize = 64 << 20;
 
 /// A frame or payload, with its symbols so far.

@@ -40,7 +40,8 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Finds the destination as [`Ground::open`] does. With `make_path`, first creates the missing
-    /// parents of the destination, and the destination too if it can only be a folder.
+    /// parents of the destination. Several sources, and a file for which [`Place::says_folder`],
+    /// need the destination itself as a folder too.
     pub(super) fn open_or_make(
         place: &Place,
         manifest: &Arc<Manifest>,

@@ -125,7 +125,8 @@ pub struct Plan {
 /// The result for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The chunk is correct, and was written if it was needed and this is no dry run.
+    /// The chunk is correct. It was written, unless it was not needed, its file failed, or this is
+    /// a dry run.
     Written,
     /// The chunk is wrong; nothing was written.
     Mismatch,

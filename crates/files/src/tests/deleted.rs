@@ -139,7 +139,7 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
     assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
     assert_eq!(outcome.deleted, 3);
-    // The next copy also deletes the files of the other copy, which were complete before it began.
+    // The next copy begins after the other copy's files are complete, so it deletes them too.
     std::fs::remove_file(&clock).unwrap();
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);

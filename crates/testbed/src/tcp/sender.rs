@@ -61,7 +61,7 @@ pub(crate) struct Sender {
     /// timer expires first, or after a probe without new acknowledgements.
     probe: Option<Time>,
     probed: bool,
-    /// Whether the window, or the limit during a recovery, stopped the last poll.
+    /// Whether the congestion window, or its reduction during a recovery, stopped the last poll.
     limited: bool,
     last_sent: Time,
     /// For a paced flow: when its next burst may leave, its segments left, and whether pacing

@@ -27,8 +27,8 @@ pub struct Ports {
     pub data_mtu: Option<u16>,
 }
 
-/// Tries each port of the server at `host` and `port`; blocks for some seconds at most. Without
-/// `data_port`, tries the port after `port` as the data port.
+/// Tries each port of the server at `host` and `port`; blocks until each has answered or timed out.
+/// Without `data_port`, tries the port after `port` as the data port.
 ///
 /// # Errors
 /// The name cannot be resolved, or no socket can be opened.
