@@ -1,5 +1,5 @@
-//! Integration tests of the protocols' state machines in one binary: the [`rig`] and the tests that
-//! run on it.
+//! Integration tests of the protocols' state machines in one binary. Most of them run on the
+//! [`rig`].
 
 mod canary;
 mod conformance;

@@ -149,7 +149,7 @@ impl Verifier {
     }
 }
 
-/// The methods of rustls that both verifiers share.
+/// The methods that rustls' traits for verifiers of servers and of clients have in common.
 macro_rules! raw_ed25519_keys_of_tls13 {
     () => {
         fn verify_tls12_signature(

@@ -80,7 +80,7 @@ impl Terms {
     }
 
     /// Returns the parameters for payloads. A payload joins the frames of one deadline (equation 9
-    /// of the Quanta paper), at most 16 MiB.
+    /// of the Quanta paper), at most 16 MiB and [`GROUP`] frames.
     pub(crate) fn in_payloads(self) -> Terms {
         let Terms { frame, per_second, deadline, .. } = self;
         let bytes = frame.saturating_add(LENGTH as u32);

@@ -422,7 +422,7 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     let status = emulation.command("b", "sh").unwrap().args(["-c", "exit 9"]).status().unwrap();
     assert_eq!(status.code(), Some(9));
 
-    // Only SIGKILL ends either the program or its child.
+    // SIGTERM, SIGINT and SIGHUP end neither the program nor its child.
     let script = "trap '' TERM INT HUP; echo started; sleep 86321 & sleep 86321; wait";
     let command = emulation.command("b", "sh").unwrap().args(["-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

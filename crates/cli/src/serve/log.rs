@@ -46,7 +46,7 @@ impl Log {
     }
 
     pub(super) fn write(&self, event: &ServerEvent) {
-        // The line for the end of a transfer repeats the content of the line for its start.
+        // The line for the end of a request repeats the content of the line for its start.
         if self.file.is_some() && matches!(event, ServerEvent::Asked(_)) {
             return;
         }

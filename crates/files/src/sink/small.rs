@@ -17,7 +17,7 @@ use crate::{Entry, Extent, names};
 /// programs' data.
 const ONE_BY_ONE: usize = 8;
 
-/// Maximum number of open files that span several chunks.
+/// Maximum number of files that stay open between two of their pieces.
 const KEPT: usize = 32;
 
 /// Number of waiting files at which to sync early.

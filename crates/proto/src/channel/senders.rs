@@ -40,12 +40,12 @@ impl Senders {
         }
     }
 
-    /// Number of a sender's messages that have not arrived so far.
+    /// Number of a sender's messages that have not arrived although a later one has.
     pub fn lost_of(&self, sender: u32) -> u64 {
         self.joiners.get(&sender).map_or(0, Joiner::lost)
     }
 
-    /// Number of all senders' messages that have not arrived so far.
+    /// The sum of [`Senders::lost_of`] over all senders.
     pub fn lost(&self) -> u64 {
         self.joiners.values().map(Joiner::lost).fold(0, u64::saturating_add)
     }

@@ -13,7 +13,7 @@ const BEFORE: f64 = 0.005;
 /// Minimum number of datagrams sent (received or lost) in the windows for an estimate of the loss
 /// ratio.
 const ENOUGH: u64 = 2_000;
-/// Minimum loss ratio for repairs: a path without loss for a minute may still start to lose.
+/// Minimum loss ratio for repairs: a path that has lost nothing so far may still start to lose.
 const LEAST: f64 = 0.0005;
 /// Highest loss ratio for repairs: a code for more losses would send a multiple of the stream's
 /// rate.

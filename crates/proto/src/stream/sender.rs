@@ -22,8 +22,8 @@ pub enum Overflow {
     Thin,
 }
 
-/// A sent frame is kept for this many round trips plus [`LONGEST`], but only while a repeated
-/// symbol can still be in time.
+/// A sent frame is kept for at most this many round trips plus [`LONGEST`], and only while a
+/// repeated symbol can still be in time.
 const ROUNDS: u64 = 10;
 const LONGEST: Span = Span::from_secs(1);
 
@@ -48,8 +48,8 @@ pub struct Settings {
     pub overflow: Overflow,
     /// Maximum number of frames that wait behind the frame being sent; 0 counts as 1.
     pub waiting: usize,
-    /// Whether frames have no repairs; the sender then keeps sent frames for requests for lost
-    /// symbols, as long as an answer can be in time.
+    /// Whether frames have no repairs; the sender then keeps sent frames for some time, for
+    /// requests for lost symbols.
     pub keeps: bool,
 }
 

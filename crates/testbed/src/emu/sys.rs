@@ -217,8 +217,9 @@ pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     Ok((number(DATA_SEGS_OUT), number(TOTAL_RETRANS)))
 }
 
-/// Forks the first process of the new process namespace, and returns its id. The process ends when
-/// the writing end of `lifeline` closes; then the kernel kills the namespace's other processes.
+/// Forks the first process of the new process namespace, and returns its id. `lifeline` is the
+/// reading end of a pipe. The process ends when the writing end closes; then the kernel kills the
+/// namespace's other processes.
 pub(super) fn fork_first(lifeline: &OwnedFd) -> io::Result<i32> {
     let lifeline = lifeline.as_fd().as_raw_fd();
     // SAFETY: the child makes system calls only, on memory from before the fork, and ends by _exit.

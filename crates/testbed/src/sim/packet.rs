@@ -17,7 +17,7 @@ pub(super) enum End {
 pub(super) struct Packet {
     pub(super) agent: u32,
     pub(super) to: End,
-    /// Whether a bit was flipped: the receiving end discards it.
+    /// Whether a bit was flipped: the receiving end discards the packet.
     pub(super) corrupted: bool,
     /// How many links of the route are passed.
     pub(super) hop: u16,

@@ -58,7 +58,8 @@ impl Receiver {
             self.echo = data.sent;
         }
         if self.come.insert(number..number + 1) == 0 {
-            // RFC 5681, 4.2: repeated segments are acknowledged immediately.
+            // A repeated segment is old (RFC 9293, 3.10.7.4) or out of order (RFC 5681, 4.2): both
+            // are acknowledged immediately.
             self.at_once = true;
             return;
         }

@@ -14,8 +14,8 @@ use longhaul_files::digest::Digest;
 
 /// Parts in memory at a time: one is being read, one waits, two are being sent.
 const HELD: u64 = 4;
-/// Size of the largest part divided by the size of the first part. A small first part is read
-/// quickly, so its data leave early.
+/// Size of the largest part divided by the size of the first part, which has at least one chunk. A
+/// small first part is read quickly, so its data leave early.
 const SMALLER: u64 = 4;
 
 pub(super) struct Fed {
