@@ -258,8 +258,8 @@ pub struct ChannelSent {
     /// Messages that the server has received; in the modes `Datagram`, `Deadline` and `Multicast`,
     /// messages that were sent.
     pub taken: u64,
-    /// Messages that were not sent, because a newer message with the same key replaced them or more
-    /// than 4,096 keys waited.
+    /// Messages that were not sent, because a newer message with the same key replaced them, or
+    /// because more than 4,096 keys or 64 MiB waited.
     pub replaced: u64,
     /// Messages that could not be sent, did not reach the server, or were dropped there for lack of
     /// memory.
