@@ -43,8 +43,8 @@ const UNREST: Duration = Duration::from_millis(10);
 /// Bytes a second allowed beyond the window while no acknowledgement arrives, for at most
 /// [`LONGEST_OUTAGE`]. A full window permits only probes, whose interval doubles (RFC 9002, section
 /// 6.2.1), so the connection would otherwise notice the end of an outage late. The first
-/// acknowledgement after an outage may be one for packets from before it: until the packets of the
-/// outage count as lost, they need this room, and the next packet needs more.
+/// acknowledgement after an outage may be for packets from before the outage: until the packets of
+/// the outage count as lost, they need this room, and the next packet needs more.
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);

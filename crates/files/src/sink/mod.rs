@@ -110,7 +110,7 @@ pub struct Compare {
 /// The data that exist already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Chunks of the virtual object that need not be sent, except holes.
+    /// Chunks of the virtual object that need not be sent, without those in holes.
     pub have: Vec<Range<u64>>,
     /// Comparisons for the sender; the answers go to [`Sink::compare_result`].
     pub compare: Vec<Compare>,
