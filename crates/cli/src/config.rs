@@ -70,9 +70,9 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The first location that `[host.NAME]` applies to.
-    fn host(&self, name: &str) -> Option<&Location> {
-        self.places.iter().find(|place| names(place).iter().any(|known| known == name))
+    /// The locations that `[host.NAME]` applies to.
+    fn hosts(&self, name: &str) -> impl Iterator<Item = &Location> {
+        self.places.iter().filter(move |place| names(place).iter().any(|known| known == name))
     }
 
     /// `cp` takes every key. Another subcommand takes only the keys that say how to reach the host
@@ -278,7 +278,7 @@ fn read_hosts(
                 (key, _) => place.setting(&title, "cp", key, at, value)?,
             };
             if wanted.has_key(&setting.key)
-                && wanted.host(name).is_some_and(|host| wanted.takes(&setting, host))
+                && wanted.hosts(name).any(|host| wanted.takes(&setting, host))
             {
                 found.push((name.to_string(), setting));
             }
@@ -431,6 +431,19 @@ mod tests {
             !read.merge(wanted).unwrap().is_empty()
         };
         assert_eq!([takes(Some("b")), takes(Some("a")), takes(None)], [true, false, false]);
+    }
+
+    #[test]
+    fn a_pin_applies_to_each_server_with_its_name() {
+        let id = "lh1:eqjnfsyiw2ozu7vdjphd2n54w4bluhuxjnosjepvuz3efkeqkvj4rksu".to_owned();
+        let text = format!("[host.a]\nserver-id = \"{id}\"\n");
+        let pins = [ServerPin { server: Some("a:1".to_owned()), id }];
+        for words in [["a:x", "lh://a/y"], ["lh://a:1/x", "lh://a:2/y"]] {
+            let places = words.map(|place| place.parse().unwrap());
+            let wanted = Wanted { places: &places, pins: &pins, ..FOR_ALL };
+            let read = read(&Cli::command(), Path::new("c.toml"), &text, wanted).unwrap();
+            assert_eq!(read.merge(wanted).unwrap().len(), 1, "{words:?}");
+        }
     }
 
     #[test]

@@ -34,10 +34,14 @@ pub struct Known {
 /// Returns the name of a server in the file: `host:port`, in lower case except for a zone; IPv6
 /// addresses in brackets.
 pub fn server_name(host: &str, port: u16) -> String {
-    // Interface names are case-sensitive.
-    let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
-    let host = address.to_ascii_lowercase() + zone;
+    let host = lower(host);
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Returns `host` in lower case except for a zone: interface names are case-sensitive.
+pub(crate) fn lower(host: &str) -> String {
+    let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
+    address.to_ascii_lowercase() + zone
 }
 
 impl KnownServers {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::known::server_name;
+use super::known::{lower, server_name};
 
 /// Asks the user whether to trust the server `host:port` with the id `lh1:…` from now on.
 pub type AskTrust<'a> = dyn Fn(&str, &str) -> bool + Sync + 'a;
@@ -36,7 +36,7 @@ impl ServerPin {
     /// Returns whether the pin names the server at `host` and `port`.
     pub fn names(&self, host: &str, port: u16) -> bool {
         let Some(server) = &self.server else { return false };
-        let server = server.to_ascii_lowercase();
+        let server = lower(server);
         let name = server_name(host, port);
         let bare = name.rsplit_once(':').map_or(&*name, |(host, _)| host);
         [&*name, bare, bare.trim_matches(['[', ']'])].contains(&&*server)
@@ -49,9 +49,11 @@ impl Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }
 
-    /// Returns the pin of the server at `host` and `port`, or else the pin without a server.
+    /// Returns the pin of the server at `host` and `port`, or else the pin without a server. A pin
+    /// with the port comes before one without.
     pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
-        let own = self.pins.iter().find(|pin| pin.names(host, port));
+        let own = self.pins.iter().rev().filter(|pin| pin.names(host, port));
+        let own = own.max_by_key(|pin| pin.server.as_ref().map_or(0, String::len));
         own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))
     }
 }
@@ -71,6 +73,11 @@ mod tests {
         let of = |host, port| trust.pin(host, port).map(|pin| pin.id.as_str());
         assert_eq!((of("h1", 7717), of("h1", 9), of("h2", 9)), (Some("a"), Some("a"), Some("c")));
         assert_eq!((of("::1", 7717), of("::1", 7718)), (Some("b"), Some("c")));
+        let mut narrow = trust.clone();
+        narrow.pins.push(pin(Some("h1:9"), "d"));
+        assert_eq!(narrow.pin("h1", 9).map(|pin| &*pin.id), Some("d"));
+        assert_eq!(narrow.pin("h1", 7717).map(|pin| &*pin.id), Some("a"));
+        assert!(pin(Some("FE80::1%Eth0"), "d").names("fe80::1%Eth0", 9));
         assert!(pin(Some("::1"), "d").names("::1", 9) && !pin(Some("h1:9"), "d").names("h1", 8));
         let known = trust.only("e".to_owned());
         assert_eq!(known.pin("h1", 7717).map(|pin| &*pin.id), Some("e"));

@@ -125,7 +125,7 @@ impl Board {
         state.status.connected = false;
         if let Some(counts) = state.counts.take() {
             state.missed = state.missed.saturating_add(counts.missed());
-            state.late += counts.late.load(Ordering::Relaxed);
+            state.late = state.late.saturating_add(counts.late.load(Ordering::Relaxed));
         }
     }
 
@@ -146,7 +146,8 @@ impl Board {
         state.meter.set_missing(missed);
         let stats = state.meter.stats(clock::now());
         let counts = state.counts.as_deref();
-        let late = state.late + counts.map_or(0, |counts| counts.late.load(Ordering::Relaxed));
+        let late = counts.map_or(0, |counts| counts.late.load(Ordering::Relaxed));
+        let late = state.late.saturating_add(late);
         Status { stats, late, ..state.status }
     }
 }
@@ -360,5 +361,24 @@ impl Control {
     pub(super) async fn pass(&self, item: Item) {
         // Without a receiver, the connection's loop ends.
         let _ = self.items.send(item).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_counts_of_a_hostile_server_do_not_overflow() {
+        let board = Board::default();
+        let counts = Arc::new(Counts::default());
+        counts.late.store(1, Ordering::Relaxed);
+        {
+            let mut state = board.state();
+            (state.late, state.counts) = (u64::MAX, Some(counts));
+        }
+        assert_eq!(board.status().late, u64::MAX);
+        board.on_disconnected();
+        assert_eq!(board.status().late, u64::MAX);
     }
 }
