@@ -7,6 +7,7 @@
 //! knows that.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use super::SinkOptions;
 pub(super) struct Ground {
     pub(super) manifest: Arc<Manifest>,
     folders: Folders,
+    /// A folder on each other file system that is mounted below the base, by device number.
+    mounts: BTreeMap<u64, SharedFolder>,
     /// The name that replaces the first component of every path.
     top: Option<Vec<u8>>,
     /// The mark to remove at the end of the copy, in the base folder.
@@ -82,6 +85,7 @@ impl Ground {
         Ground {
             manifest: manifest.clone(),
             folders: Folders::new(base),
+            mounts: BTreeMap::new(),
             top: None,
             mark: None,
             is_missing: false,
@@ -183,6 +187,7 @@ impl Ground {
         Ground {
             manifest: self.manifest.clone(),
             folders: Folders::new(self.base().clone()),
+            mounts: BTreeMap::new(),
             top: self.top.clone(),
             mark: None,
             is_missing: self.is_missing,
@@ -216,6 +221,23 @@ impl Ground {
         let path = manifest.path(entry);
         let path = self.path(&path);
         self.folders.at(&path)
+    }
+
+    /// Records the file system of an existing folder, for [`Ground::sync_file_systems`].
+    pub(super) fn note_device(&mut self, entry: u32, device: u64) -> io::Result<()> {
+        let known = device == self.base().attributes()?.identity.0;
+        if !known && !self.mounts.contains_key(&device) {
+            let (folder, name) = self.at(entry)?;
+            let mounted = folder.open_folder(&name)?;
+            self.mounts.insert(device, mounted);
+        }
+        Ok(())
+    }
+
+    /// Syncs the base's file system, and those that are mounted below the base.
+    pub(super) fn sync_file_systems(&self) -> io::Result<()> {
+        let folders = std::iter::once(self.base()).chain(self.mounts.values());
+        folders.map(|folder| folder.sync_file_system()).fold(Ok(()), io::Result::and)
     }
 
     pub(super) fn take_mark(&mut self) -> Option<Mark> {

@@ -205,7 +205,7 @@ impl Sink {
             return Ok(());
         }
         // No second try: Linux reports the error of a lost block once for each handle.
-        let synced = self.ground.base().sync_file_system();
+        let synced = self.ground.sync_file_systems();
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))
     }
 

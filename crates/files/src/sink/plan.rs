@@ -177,6 +177,7 @@ impl Sink {
                 if attributes::is_unfinished(&found) {
                     self.unfinished.insert(number.into());
                 }
+                self.ground.note_device(number, found.identity.0)?;
                 walk.skipped.push(number);
             }
             Some(found) => {

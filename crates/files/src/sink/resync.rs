@@ -31,7 +31,7 @@ impl Sink {
         let for_folders = has_new_folders && self.uses > 0 && !self.has_synced_folders;
         let one_sync = for_folders || self.small.wants_one_sync();
         if one_sync {
-            if let Err(error) = self.ground.base().sync_file_system() {
+            if let Err(error) = self.ground.sync_file_systems() {
                 return self.lose_all(&error);
             }
             self.has_synced_folders |= for_folders;
@@ -131,7 +131,7 @@ impl Sink {
 
     pub(super) fn leave(&mut self) {
         // A failure cannot be reported here; a later run hashes content that no journal lists.
-        let synced = self.small.wants_one_sync().then(|| self.ground.base().sync_file_system());
+        let synced = self.small.wants_one_sync().then(|| self.ground.sync_file_systems());
         if !matches!(synced, Some(Err(_))) {
             self.small.settle(&mut self.ground, synced.is_some());
         }

@@ -597,3 +597,37 @@ fn a_failed_sync_of_a_name_loses_neither_the_new_content_nor_the_old_on_disk() {
         assert!(content(true) == new);
     }
 }
+
+#[test]
+fn names_on_a_mounted_file_system_are_on_disk_at_the_end_although_no_folder_can_be_synced() {
+    let (from, to, mounted) = (Disk::new(1), Disk::new(2), Disk::new(3));
+    for disk in [&from, &to] {
+        disk.root().make_folder(b"folder", 0o755).unwrap();
+    }
+    to.mount(b"folder", &mounted);
+    let folder = from.root().open_folder(b"folder").unwrap();
+    for (name, size) in [(&b"large"[..], LARGE), (b"small", 100)] {
+        let file = folder.create(name, 0o644).unwrap();
+        file.write_all_at(&vec![5; size as usize], 0).unwrap();
+    }
+    mounted.set_faults(Faults { folder_sync: 10_000, ..Faults::default() });
+    let copy = |at_the_end: &dyn Fn()| {
+        let options = SourceOptions { recursive: true, ..Default::default() };
+        let mut source = Source::open(&[place(&from, "")], &options).unwrap();
+        let manifest = source.manifest().clone();
+        let options = SinkOptions::default();
+        let (mut sink, _) =
+            Sink::open(&place(&to, ""), &manifest, 0, &options, &Watch::default()).unwrap();
+        bring(&mut sink, &mut source, |_| true);
+        sink.sync().unwrap();
+        at_the_end();
+        sink.finish()
+    };
+    let error = copy(&|| mounted.fail_next_file_system_sync()).unwrap_err();
+    assert!(error.to_string().contains("cannot sync"), "{error}");
+    assert!(!mounted.tree(true).contains_key(&b"large"[..]));
+    // The next run finds the files and syncs their names.
+    assert_eq!(copy(&|| {}).unwrap().skipped, 2);
+    let tree = mounted.tree(true);
+    assert!(tree.contains_key(&b"large"[..]) && tree.contains_key(&b"small"[..]));
+}

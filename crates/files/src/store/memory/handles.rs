@@ -81,7 +81,10 @@ impl Folder for Handle {
     fn look(&self, name: &[u8]) -> io::Result<Attributes> {
         self.with(|state| {
             let number = state.find(self.number, name)?;
-            state.attributes(number)
+            match state.mounts.get(&number) {
+                Some(mounted) => mounted.root().attributes(),
+                None => state.attributes(number),
+            }
         })
     }
 
@@ -124,7 +127,10 @@ impl Folder for Handle {
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder> {
         self.with(|state| {
             let number = state.find(self.number, name)?;
-            folder(&self.disk, state, number)
+            match state.mounts.get(&number) {
+                Some(mounted) => Ok(mounted.root()),
+                None => folder(&self.disk, state, number),
+            }
         })
     }
 

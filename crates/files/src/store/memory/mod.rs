@@ -24,7 +24,6 @@ use crate::manifest::FileTime;
 
 const PAGE: usize = 4096;
 const ROOT: u64 = 1;
-const DEVICE: u64 = 7;
 
 /// One number for each kind of fault: either its rate per 10,000 calls, or its count so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +99,9 @@ struct Change {
 
 #[derive(Debug)]
 struct State {
+    device: u64,
+    /// The disks that are mounted on folders of this disk.
+    mounts: BTreeMap<u64, Disk>,
     inodes: BTreeMap<u64, Inode>,
     next: u64,
     /// Whether names are case-insensitive, and keep the form in which they were created.
@@ -303,7 +305,7 @@ impl State {
             mode: inode.cached.mode,
             modified: inode.cached.modified,
             changed: inode.cached.modified,
-            identity: (DEVICE, number),
+            identity: (self.device, number),
             links: inode.links,
             owner: real::user(),
             allocated: (there * PAGE) as u64,
@@ -447,6 +449,8 @@ impl Disk {
     pub(crate) fn new(seed: u64) -> Disk {
         let root = Inode::new(Body::Folder, 0o755, FileTime::default());
         Disk(Arc::new(Mutex::new(State {
+            device: seed,
+            mounts: BTreeMap::new(),
             inodes: BTreeMap::from([(ROOT, root)]),
             next: ROOT + 1,
             folds: false,
@@ -505,6 +509,13 @@ impl Disk {
     pub(crate) fn fail_next_sync(&self) {
         let mut state = self.state();
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);
+    }
+
+    /// Mounts `other` on a folder at the top.
+    pub(crate) fn mount(&self, name: &[u8], other: &Disk) {
+        let mut state = self.state();
+        let number = state.find(ROOT, name).expect("the folder is there");
+        state.mounts.insert(number, other.clone());
     }
 
     /// Makes the next sync of the file system fail, through each open handle.
