@@ -204,9 +204,10 @@ impl Keeper {
             let known = || edit.and_then(|(by, number)| self.calls.known(by.writer, number));
             let answer = match (made, &failed) {
                 // The refusal may be due to a change that was not stored.
-                (Ok(_) | Err(Refusal::Conflict(_) | Refusal::Full), Some(why)) => {
-                    known().ok_or_else(|| Failed::Disk(why.clone()))
-                }
+                (
+                    Ok(_) | Err(Refusal::Conflict(_) | Refusal::Full | Refusal::Unknown),
+                    Some(why),
+                ) => known().ok_or_else(|| Failed::Disk(why.clone())),
                 (made, _) => made.map_err(Failed::Refused),
             };
             let _ = reply.send(answer.map(|version| (revision, version)));

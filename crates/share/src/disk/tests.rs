@@ -208,7 +208,7 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
 }
 
 #[test]
-fn an_edit_that_conflicts_with_an_unstored_change_gets_no_version_of_it() {
+fn an_edit_that_an_unstored_change_makes_fail_is_not_refused_because_of_it() {
     let (first, mut opened) = (Medium::default(), 0);
     let (said, is_open) = std::sync::mpsc::channel();
     let (go, may_open) = std::sync::mpsc::channel();
@@ -246,6 +246,9 @@ fn an_edit_that_conflicts_with_an_unstored_change_gets_no_version_of_it() {
     let mut conflict = call(by(2), 4);
     conflict.edit.condition = Condition::Version(0);
     let conflict = edit(conflict);
+    // The outcome of edit 5 would be discarded if edit 100 were stored.
+    let newest = edit(call(by(2), 100));
+    let discarded = edit(call(by(2), 5));
     go.send(()).unwrap();
     assert!(matches!(lost.blocking_recv(), Ok(Err(Failed::Disk(_)))));
     is_open.recv().unwrap();
@@ -253,5 +256,8 @@ fn an_edit_that_conflicts_with_an_unstored_change_gets_no_version_of_it() {
     assert!(matches!(unstored.blocking_recv(), Ok(Err(Failed::Disk(_)))));
     let conflict = conflict.blocking_recv();
     assert!(matches!(conflict, Ok(Err(Failed::Disk(_)))), "{conflict:?}");
+    assert!(matches!(newest.blocking_recv(), Ok(Err(Failed::Disk(_)))));
+    let discarded = discarded.blocking_recv();
+    assert!(matches!(discarded, Ok(Err(Failed::Disk(_)))), "{discarded:?}");
     assert!(begun.blocking_recv().is_err(), "the reopened tree has no streams");
 }
