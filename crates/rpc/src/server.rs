@@ -175,10 +175,12 @@ impl Calls {
             let State { ends, orders } = &mut *state;
             tokio::select! {
                 () = link::idle(ends, orders) => {}
-                _ = connections.wait_for(|count| *count != mine) => return,
+                _ = connections.wait_for(|count| *count != mine) => {}
                 () = sleep(KEEP) => {}
             }
-            if let Some(calls) = calls.upgrade() {
+            // The program may have reconnected, or been evicted, at the same moment.
+            let is_away = connections.borrow().eq(&mine);
+            if let Some(calls) = calls.upgrade().filter(|_| is_away) {
                 calls.programs.borrow_mut().remove(&name);
             }
         });
