@@ -1,6 +1,6 @@
 //! The thread that forwards a stream: seals each datagram for each receiver, and sends it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,6 +17,8 @@ use crate::place::Place;
 const BUFFERS: usize = 64;
 /// Size of a buffer in bytes.
 const SIZE: usize = 64 << 10;
+/// Number of withheld frames that an outlet remembers. Symbols of several frames may alternate.
+const WITHHELD: usize = 64;
 
 /// A buffer of opened (decrypted) datagrams.
 pub(crate) struct Buffer {
@@ -71,16 +73,17 @@ impl Buffer {
 pub(crate) struct Outlet {
     pub(crate) place: Arc<Place>,
     pub(crate) data: Sealer,
-    /// The last withheld (not completely forwarded) frame.
-    pub(crate) withheld: Option<u64>,
+    /// The last [`WITHHELD`] withheld (not completely forwarded) frames.
+    pub(crate) withheld: VecDeque<u64>,
 }
 
 impl Outlet {
     /// Counts a datagram's frame as withheld, once.
     fn withhold(&mut self, block: u64) {
-        let frame = Some(block >> 16);
-        if self.withheld != frame {
-            self.withheld = frame;
+        let frame = block >> 16;
+        if !self.withheld.contains(&frame) {
+            self.withheld.truncate(WITHHELD - 1);
+            self.withheld.push_front(frame);
             self.place.withhold();
         }
     }
@@ -173,7 +176,7 @@ mod tests {
 
     fn outlet() -> Outlet {
         let keys = FlowKeys::new(&[7; 32], Suite::Aes128Gcm, 1, FlowId(1));
-        Outlet { place: Arc::default(), data: keys.sending_end().data, withheld: None }
+        Outlet { place: Arc::default(), data: keys.sending_end().data, withheld: VecDeque::new() }
     }
 
     fn filled(frames: impl Iterator<Item = u64>) -> Buffer {
@@ -196,6 +199,17 @@ mod tests {
             forward(&socket, &mut batch, &mut outlet, None, &filled(frames()));
             assert_eq!(outlet.place.withheld(), 200);
         }
+    }
+
+    #[test]
+    fn frames_whose_symbols_alternate_are_withheld_once() {
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).expect("loopback");
+        let (mut batch, mut outlet) = (Batch::new(132), outlet());
+        let buffer = filled([5, 6, 5, 6, 5].into_iter());
+        forward(&socket, &mut batch, &mut outlet, None, &buffer);
+        assert_eq!(outlet.place.withheld(), 2);
+        forward(&socket, &mut batch, &mut outlet, None, &filled(0..200));
+        assert_eq!((outlet.place.withheld(), outlet.withheld.len()), (2 + 198, WITHHELD));
     }
 
     #[test]

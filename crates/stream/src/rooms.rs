@@ -1,7 +1,7 @@
 //! The streams of a server. A room is a stream with its sender, if any, and its receivers.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -91,7 +91,8 @@ impl Member {
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
         // Cannot fail: the relay's thread ends after the stream's sender.
-        let _ = live.relay.send(Work::Add(number, Outlet { place, data, withheld: None }));
+        let _ =
+            live.relay.send(Work::Add(number, Outlet { place, data, withheld: VecDeque::new() }));
     }
 }
 

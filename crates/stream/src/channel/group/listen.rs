@@ -14,6 +14,7 @@ use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, Kind};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
 
 use super::ears::{Ears, Received};
 use super::epoch::{Described, Epoch};
@@ -25,6 +26,9 @@ use crate::channel::parts::Parts;
 use crate::channel::stamp;
 use crate::channel::subscribe::{Control, Item};
 use crate::link::{LeastRtt, Link};
+
+/// Pause after an error of the socket. The same error may come again at once.
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 type Place = (Group, Epoch);
 
@@ -189,13 +193,13 @@ impl Shared<'_> {
 }
 
 /// Returns the next datagram's length; without a group, never.
-async fn receive(hearing: &Option<(Group, UdpSocket, Ears)>, bytes: &mut [u8]) -> usize {
+pub(super) async fn receive(hearing: &Option<(Group, UdpSocket, Ears)>, bytes: &mut [u8]) -> usize {
     loop {
         let Some((_, socket, _)) = hearing else { return std::future::pending().await };
         // The next datagram may arrive without an error.
         if let Ok(len) = socket.recv(bytes).await {
             return len;
         }
-        tokio::task::yield_now().await;
+        sleep(PAUSE).await;
     }
 }

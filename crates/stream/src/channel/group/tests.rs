@@ -1,6 +1,7 @@
 //! Tests of the keys, senders and receivers of a multicast group.
 
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use longhaul_net::clock::{self, Span, Time};
@@ -13,6 +14,7 @@ use longhaul_session::Kind;
 use super::author::Author;
 use super::ears::{Ears, Received};
 use super::epoch::{Described, Epoch, SERVER};
+use super::listen::{PAUSE, receive};
 use super::voice::Voice;
 use crate::channel::messages::Group;
 
@@ -209,4 +211,27 @@ fn a_sender_uses_a_waiting_key_when_the_next_one_comes() {
     }
     let mut ears = Ears::new(epochs[1].clone(), None);
     assert_eq!(hear(&mut ears, now, &voice.datagrams(now, &message(1, 20))).len(), 1);
+}
+
+#[test]
+fn a_socket_of_which_each_receive_fails_does_not_keep_the_thread_busy() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime for the test").block_on(async {
+        // A listening TCP socket with a waiting connection is readable, but each receive fails.
+        let broken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+        broken.set_nonblocking(true).expect("a socket");
+        let address = broken.local_addr().expect("a socket");
+        let _waiting = std::net::TcpStream::connect(address).expect("loopback");
+        let socket = tokio::net::UdpSocket::from_std(OwnedFd::from(broken).into());
+        let group = "239.1.2.3:5000".parse().expect("a group");
+        let hearing = Some((group, socket.expect("a socket"), Ears::new(epoch(1), None)));
+        let (mut bytes, mut polls) = ([0; 10], 0_u32);
+        let mut received = std::pin::pin!(receive(&hearing, &mut bytes));
+        let counted = std::future::poll_fn(|context| {
+            polls += 1;
+            received.as_mut().poll(context)
+        });
+        tokio::time::timeout(10 * PAUSE, counted).await.expect_err("nothing can be received");
+        assert!((5..=30).contains(&polls), "{polls}");
+    });
 }
