@@ -158,10 +158,14 @@ impl Output {
         attempt: u64,
         work: impl FnOnce(&mut State) -> std::io::Result<()>,
     ) -> Result<(), Error> {
-        self.0.waits.store(true, Ordering::Relaxed);
         let mut state = self.state();
-        let written = state.check(attempt).map(|()| work(&mut state));
-        self.0.waits.store(false, Ordering::Relaxed);
+        let written = state.check(attempt).map(|()| {
+            // Set under the lock, so that another attempt does not clear the flag meanwhile.
+            self.0.waits.store(true, Ordering::Relaxed);
+            let written = work(&mut state);
+            self.0.waits.store(false, Ordering::Relaxed);
+            written
+        });
         drop(state);
         let written = written?;
         written.map_err(|error| {
@@ -185,5 +189,54 @@ impl Output {
 impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Output")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::thread;
+
+    use super::*;
+
+    /// Reports each call, and returns from the call when the test allows it.
+    struct Slow(SyncSender<()>, Receiver<()>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.send(()).expect("the test waits");
+            self.1.recv().expect("the test allows it");
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_earlier_attempt_does_not_hide_that_the_writer_is_in_a_call() {
+        for _ in 0..50 {
+            let (called, calls) = sync_channel(0);
+            let (allow, allowed) = sync_channel(0);
+            let output = Output::new(Slow(called, allowed));
+            let begin = || output.begin(1, (FileTime::default(), 0)).expect("nothing is written");
+            let [(earlier, _), (attempt, _)] = [begin(), begin()];
+            thread::scope(|scope| {
+                let lock = output.state();
+                let write = |attempt| output.write(attempt, b"x", Digest::default());
+                let refused = scope.spawn(move || write(earlier));
+                let written = scope.spawn(move || write(attempt));
+                thread::yield_now();
+                drop(lock);
+                calls.recv().expect("the writer is called");
+                let is_waiting = output.is_waiting();
+                allow.send(()).expect("the writer waits");
+                assert!(is_waiting);
+                written.join().expect("no panic").expect("it is written");
+                refused.join().expect("no panic").expect_err("a later attempt has started");
+            });
+            assert!(!output.is_waiting());
+        }
     }
 }
