@@ -150,7 +150,9 @@ impl Sender {
     /// # Panics
     /// As [`Sender::offer`].
     pub fn offer_payload(&mut self, now: Time, length: u32, frames: u32) -> Result<u32, Full> {
-        let full = self.current.is_some() && self.waiting.len() >= self.settings.waiting.max(1);
+        // While symbols are sent again, the next frame to send waits too.
+        let unsent = usize::from(self.current.is_some()) + self.waiting.len();
+        let full = unsent > self.settings.waiting.max(1);
         let ended = self.next > LAST_FRAME;
         if ended || full && self.settings.overflow == Overflow::Block {
             return Err(Full);

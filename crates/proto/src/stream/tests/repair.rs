@@ -34,6 +34,16 @@ fn indices(sender: &mut Sender, from: u64) -> Vec<u16> {
 }
 
 #[test]
+fn a_sender_of_requested_symbols_is_full_with_as_many_waiting_frames_as_otherwise() {
+    let (mut sender, _) = kept(64);
+    let now = sender.next_wakeup().expect("it keeps a frame");
+    sender.again(now, &request(0, &[(0, 20)]), 1);
+    // `settings` let two frames wait behind the frame that is sent next.
+    let offered: Vec<_> = (0..4).map(|_| sender.offer(now, 1)).collect();
+    assert_eq!(offered, [Ok(1), Ok(2), Ok(3), Err(Full)]);
+}
+
+#[test]
 fn lost_symbols_are_requested_after_the_last_one_and_again_after_each_round_trip() {
     let (mut sender, all) = kept(8);
     assert!(all.iter().all(|head| head.repairs == 0) && all.len() == 8, "{all:?}");
