@@ -22,9 +22,9 @@ pub struct Limits {
 
 impl Default for Limits {
     /// 4,096 messages with at most 32 MiB in all; 4,096 keys, whose last messages have at most
-    /// 16 MiB in all.
+    /// 17 MiB in all, so that the longest message is kept.
     fn default() -> Limits {
-        Limits { messages: 4_096, bytes: 32 << 20, keys: 4_096, key_bytes: 16 << 20 }
+        Limits { messages: 4_096, bytes: 32 << 20, keys: 4_096, key_bytes: 17 << 20 }
     }
 }
 

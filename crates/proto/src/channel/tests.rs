@@ -126,6 +126,13 @@ fn filters_select_messages_and_a_datagram_subscriber_skips_old_ones() {
 }
 
 #[test]
+fn the_longest_message_is_kept_for_late_subscribers() {
+    let mut log = Log::new(Limits::default());
+    log.push(Message { bytes: Arc::from(vec![0; MAX_MESSAGE]), ..message(1, &"k".repeat(200)) });
+    assert_eq!(log.keys(), 1);
+}
+
+#[test]
 fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
     let big = |number, key: &str, len: usize| Message {
         bytes: Arc::from(vec![0; len]),

@@ -41,7 +41,7 @@ pub struct RoomLimits {
 
 impl Default for RoomLimits {
     /// Returns the defaults: 256 rooms, 64 of one id; 2,048 clients in a room, and of one id. A
-    /// room keeps at most 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 16 MiB
+    /// room keeps at most 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 17 MiB
     /// for late ones.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
