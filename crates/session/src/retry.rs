@@ -38,10 +38,10 @@ impl Retries {
         &mut self,
         connect: &impl AsyncFn() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        if let Some(pause) = self.first(self.connected.map(|at| at.elapsed())) {
-            sleep(pause).await;
-        }
         let begun = Instant::now();
+        if let Some(pause) = self.first(self.connected.map(|at| at.elapsed())) {
+            sleep(pause.min(self.retry_for)).await;
+        }
         loop {
             let ended = connect().await;
             match ended.as_ref().err().and_then(|error| self.next(error, begun.elapsed())) {
@@ -73,7 +73,7 @@ impl Retries {
     }
 
     /// Returns the pause after a failed attempt; `None` after the last one. `elapsed` is the time
-    /// since the first attempt began.
+    /// since the retries began.
     fn next(&mut self, error: &Error, elapsed: Duration) -> Option<Duration> {
         let may_pass = error.kind == Kind::Lost || error.is_silence;
         let pause = self.take_pause();
@@ -163,6 +163,25 @@ mod tests {
             let ended = Instant::now();
             retries.again(&connect).await.expect("it connects");
             assert!(ended.elapsed() >= PAUSES.0);
+        });
+    }
+
+    #[test]
+    fn the_pause_before_the_first_attempt_is_part_of_the_time_for_retries() {
+        crate::tests::run(async {
+            let tried = std::cell::Cell::new(0);
+            let connect = async || {
+                tried.set(tried.get() + 1);
+                match tried.get() {
+                    1 => Ok(()),
+                    _ => Err(Error::new(Kind::Lost, "it broke")),
+                }
+            };
+            let mut retries = Retries::new(millis(250));
+            retries.again(&connect).await.expect("it connects");
+            retries.again(&connect).await.unwrap_err();
+            // The next pause is 200 ms, after one of 100 ms.
+            assert_eq!(tried.get(), 2);
         });
     }
 
