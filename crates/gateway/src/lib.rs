@@ -40,5 +40,5 @@ pub use error::Error;
 pub use gateway::{Gateway, Settings};
 pub use page::{Page, PageSettings, Watched, Watching};
 pub use shared::AccessRecord;
-pub use tokens::{Token, load as load_tokens, parse as parse_tokens};
+pub use tokens::{Token, load as load_tokens, parse as parse_tokens, read_private};
 pub use traffic::{HttpCounts, Traffic};

@@ -62,8 +62,11 @@ pub fn load(path: &Path) -> Result<Vec<Token>, Error> {
     parse(&read_private(path)?, &path.display().to_string())
 }
 
-/// Reads a file that holds a secret.
-pub(crate) fn read_private(path: &Path) -> Result<String, Error> {
+/// Reads a file that holds a secret. Only this user and root may have access to the file.
+///
+/// # Errors
+/// The file cannot be read, or is not private.
+pub fn read_private(path: &Path) -> Result<String, Error> {
     let shown = path.display();
     let trouble = |error: std::io::Error| {
         Error::host(format!("cannot read {shown}: {}", reason(&error)), "check the path")

@@ -1,13 +1,11 @@
 //! The status page of a server.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul::{Server, ServerControl};
-use longhaul_gateway::{Gateway, Page, PageSettings, Traffic, Watched, Watching};
+use longhaul_gateway::{Gateway, Page, PageSettings, Traffic, Watched, Watching, read_private};
 
 use super::metrics;
 use crate::error::{Error, ErrorKind};
@@ -54,21 +52,13 @@ impl UiArgs {
 }
 
 fn read_token(path: &Path) -> Result<String, Error> {
-    let local = |what: String, advice: &str| Error::new(ErrorKind::LocalFile, what).advise(advice);
-    let shown = path.display();
-    let unread = |error| local(format!("cannot read {shown}: {error}"), "check --ui-token");
-    let found = fs::metadata(path).map_err(unread)?;
-    let own = rustix::process::geteuid().as_raw();
-    if ![own, 0].contains(&found.uid()) || found.mode() & 0o077 != 0 {
-        let what = format!("other users can read or change {shown}");
-        return Err(local(what, "chown it to yourself, and run chmod 600 on it"));
-    }
-    let token = fs::read_to_string(path).map_err(unread)?.trim().to_owned();
+    let text = read_private(path).map_err(super::http::cli_error)?;
+    let token = text.trim().to_owned();
     let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if token.len() < SHORTEST || !is_plain {
-        let what = format!("{shown} has no valid token");
+        let what = format!("{} has no valid token", path.display());
         let advice = "write one line of 16 or more letters, digits, - and _";
-        return Err(local(what, advice));
+        return Err(Error::new(ErrorKind::LocalFile, what).advise(advice));
     }
     Ok(token)
 }
