@@ -28,7 +28,7 @@ pub struct Named {
 
 /// Calls `tell` with each name in the folder at `place`, in the system's order, until `tell`
 /// returns `false`. If `place` is not a folder, calls `tell` once, with the name of `place`.
-/// Follows a link at `place` that leads to a folder, and no other link.
+/// Follows a link at `place` only if it leads to a folder.
 ///
 /// # Errors
 /// [`FileErrorKind::File`](crate::FileErrorKind::File): `place` does not exist or leads out of the

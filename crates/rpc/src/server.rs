@@ -166,7 +166,8 @@ impl Calls {
     }
 
     /// Keeps a program that may reconnect, and handles its orders. Removes the program if it has
-    /// not reconnected within [`KEEP`].
+    /// not reconnected within [`KEEP`], or as soon as the server has dropped its handles and
+    /// nothing is left to do.
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

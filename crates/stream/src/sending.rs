@@ -1,5 +1,6 @@
 //! The thread that sends a stream: codes, seals and paces its frames. Each datagram has a symbol of
-//! a frame: an original (a part of its bytes), or a repair, which can replace a lost original.
+//! a frame: an original (a part of the frame's bytes), or a repair, which can replace a lost
+//! original.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -236,7 +236,8 @@ pub struct CopyOptions {
     pub settings: Settings,
     /// The settings for each source, if they differ; otherwise empty.
     pub source_settings: Vec<Settings>,
-    /// A fixed rate in bits a second of UDP payload; with several sources, the rate of each.
+    /// The rate in bits a second of UDP payload (`--rate`): fixed, or an upper limit, as the
+    /// protocol defines. With several sources, the rate of each.
     pub rate: Option<Rate>,
     /// The upper limit of the rate search (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
@@ -338,7 +339,7 @@ pub struct ServeOptions {
     pub data_port: Option<u16>,
     /// The served folder; nothing outside of it can be reached.
     pub root: PathBuf,
-    /// Refuse all writes.
+    /// Refuse all writes of files.
     pub read_only: bool,
     /// The rights of clients.
     pub allow: Vec<Allow>,

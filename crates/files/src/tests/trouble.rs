@@ -32,7 +32,8 @@ fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
             Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &SinkOptions::default())
                 .unwrap();
         // The handle that is open by now must not hide the change. An unlinked file would still be
-        // read correctly through it, so in those two cases the handle is not open yet.
+        // read correctly through it, so in the two cases that remove the file the handle is not
+        // open yet.
         let missing = copy.missing();
         if !matches!(reason, "No such file" | "symbolic link") {
             copy.step(missing[0]).unwrap();

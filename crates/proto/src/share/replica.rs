@@ -1,5 +1,5 @@
-//! The client's side of a watch: a subscription to the entries below a prefix. The client checks
-//! every *piece* (message) that the server sends.
+//! The client's side of a watch: a subscription to the entries at and below a prefix. The client
+//! checks every *piece* (message) that the server sends.
 
 use alloc::vec::Vec;
 

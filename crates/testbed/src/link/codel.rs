@@ -149,7 +149,8 @@ mod tests {
         Link::new(spec, 1)
     }
 
-    /// RFC 8289 §5 line by line, over a queue with packets in it.
+    /// RFC 8289 §5 line by line, over a queue with packets in it. Only the test for a short queue
+    /// differs: it counts the bytes ahead of the packet, not the bytes after it.
     struct Rfc {
         arrivals: VecDeque<(usize, Time)>,
         rate: Rate,

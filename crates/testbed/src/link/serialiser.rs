@@ -12,7 +12,7 @@ use longhaul_proto::units::{Bytes, Rate};
 pub(super) struct Serialiser {
     free_at: Time,
     /// The fraction of a nanosecond to add to `free_at`: a numerator over the rate in bit/s,
-    /// carried on so that rounding errors never add up.
+    /// carried on so that rounding errors do not add up at a constant rate.
     fraction: u64,
     /// The busy periods, contiguous and in order.
     busy: VecDeque<Stretch>,

@@ -142,7 +142,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Refuses all writes, regardless of the list.
+    /// Refuses all writes of files, regardless of the list.
     pub fn read_only(mut self, on: bool) -> ServerBuilder {
         self.options.read_only = on;
         self
