@@ -132,8 +132,8 @@ impl CopyRequest {
         self.with(|options| options.source_settings = settings)
     }
 
-    /// Sets the rate of UDP payload: fixed, or an upper limit, as the protocol defines. With several
-    /// sources it is the rate of each; `None` searches for the rate.
+    /// Sets the rate of UDP payload: fixed, or an upper limit, as the protocol defines. With
+    /// several sources it is the rate of each; `None` searches for the rate.
     pub fn rate(self, rate: Option<Rate>) -> CopyRequest {
         self.with(|options| options.rate = rate)
     }
