@@ -63,7 +63,7 @@ pub(crate) struct ServeArgs {
     /// Serve this folder; clients cannot leave it
     #[arg(long, value_name = "FOLDER", required_unless_present = "ssh")]
     root: Option<PathBuf>,
-    /// Refuse all writes, even of clients that --allow lets write
+    /// Refuse all writes of files, even of clients that --allow lets write
     #[arg(long)]
     read_only: bool,
     /// Allow an id to read (ro), write (wo) or both (rw, the default). With SUBFOLDER, which must

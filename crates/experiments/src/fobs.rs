@@ -206,7 +206,7 @@ pub(crate) static FIG1: Experiment = Experiment {
               frequency in the tables, like the paper's FOBS at its best: longhaul's share is \
               within a point of the paper's 90 % on both paths.\n\n\
               The paper's curve appears if an acknowledgement stops the receiving program for a \
-              millisecond. In a millisecond 11 packets arrive, and the buffer has room for 8. The \
+              millisecond. In a millisecond 11 packets arrive, and the buffer has room for 7. The \
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \

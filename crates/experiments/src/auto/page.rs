@@ -270,8 +270,8 @@ pub(super) static GRID: Experiment = Experiment {
             observed for 10 s. *Mice* are short TCP connections, a *hole* is an outage. \
             In the name of a condition, a percentage is a share of the path's rate or, for \
             reports, of all reports.\n\n\
-            Each cell is run with 20 seeds (41 to 60), which also change round trip and queue by \
-            up to 2 %. A cell has the value of its third worst seed, so two of the 20 seeds (a \
+            Each cell is run with 20 seeds (41 to 60), which also lengthen the round trip by up \
+            to 2 % and the queue by up to about 4 %. A cell has the value of its third worst seed, so two of the 20 seeds (a \
             tenth) are worse. A hash of the cells' names (FNV-1a, bit 32) splits the cells into \
             halves, so that a law can be tuned on one half (tuned) and judged on the other \
             (reported). The tuning did not respect this split; see the lessons.\n\n\

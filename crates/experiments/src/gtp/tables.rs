@@ -146,10 +146,11 @@ pub(super) static TABLE3: Experiment = Experiment {
               protocols \"fair\"; the fairness index (Jain's) is ours. Here a full card makes each \
               program wait, so none of RBUDP's excess is lost; in the paper 2.1 % was lost. TCP's \
               three windows of 64 kB give {TCP | difference} % more goodput than in the paper.",
-    learned: "With each of the four protocols, three senders on one host share its card evenly, \
-              although they do not know of each other. The card makes programs wait where a switch \
-              would drop packets. RBUDP, SABUL and GTP are within {[GTP | difference]} % of the \
-              paper's rates and lose less, because the hosts here lose nothing.",
+    learned: "With RBUDP, SABUL and GTP, three senders on one host share its card evenly, although \
+              they do not know of each other; TCP's three windows do not fill it. The card \
+              makes programs wait where a switch would drop packets. RBUDP, SABUL and GTP are \
+              within {[GTP | difference]} % of the paper's rates and lose less, because the hosts \
+              here lose nothing.",
     set: Set::Full,
 };
 

@@ -79,7 +79,7 @@ fn impossible_sizes_counts_and_holes_are_refused() {
     refused(Shape::Named, vec![folder(b"a"), folder(b"b")]);
     refused(Shape::Named, vec![]);
     // A header that announces ten million entries, followed by none; a header that announces more.
-    assert!(Manifest::decode(&[6, 8, 3, 16, 0x80, 0xad, 0xe2, 0x04]).is_err());
+    assert!(Manifest::decode(&[7, 8, 3, 16, 0x80, 0xad, 0xe2, 0x04]).is_err());
     assert!(Manifest::decode(&[7, 8, 3, 16, 0xff, 0xff, 0xff, 0x7f, 0]).is_err());
 }
 

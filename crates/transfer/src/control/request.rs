@@ -54,7 +54,7 @@ pub struct Request {
     /// How a server that receives moves payloads: `naive`, `scatter`, `fake`.
     #[prost(string, tag = "12")]
     pub receive: String,
-    /// The fixed rate of a pull, in bits a second; zero: search for the rate.
+    /// The rate of a pull, in bits a second; zero: search for the rate.
     #[prost(uint64, tag = "13")]
     pub rate_bps: u64,
     /// The limit for the search, in bits a second; zero: none.

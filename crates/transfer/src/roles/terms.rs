@@ -76,7 +76,7 @@ impl Terms {
         self.suite == Suite::Plain && self.protocol.is_some()
     }
 
-    /// Returns the lower of the fixed rate and the rate limit; `None` if neither is set.
+    /// Returns the lower of the given rate and the rate limit; `None` if neither is set.
     pub(crate) fn cap(&self) -> Option<Rate> {
         let both = [self.rate, self.rate_limit];
         both.into_iter().flatten().min()
