@@ -320,4 +320,14 @@ mod tests {
         assert_eq!([(1 << 40) - 1, 1 << 40].map(|chunk| has(&most, chunk)), [true, false]);
         assert!(!has(&layout((1 << 47) + 1), 0));
     }
+    #[test]
+    fn a_segment_of_more_than_2_to_the_31_blocks_has_no_symbols() {
+        let of = |blocks: u64, index| {
+            let size = Bytes::new(blocks * 2);
+            let layout = Layout::new(size, size, Bytes::new(4), 2).unwrap();
+            Symbol::of(&layout, Block { segment: 0, index })
+        };
+        assert_eq!(of(1 << 31, INDEX | 5), Some(Symbol { chunk: 0, number: 5 }));
+        assert_eq!(of((1 << 31) + 2, INDEX | 5), None);
+    }
 }

@@ -209,6 +209,8 @@ mod tests {
             (Kind::Count, "1e6", 1e6),
             (Kind::Number, "1.2e-5", 1.2e-5),
             (Kind::Switch, "on", 1.0),
+            (Kind::Switch, "off", 0.0),
+            (Kind::Switch, "true", 1.0),
             (Kind::Switch, "false", 0.0),
             (Kind::Choice(&["a", "b"]), "b", 1.0),
         ] {
@@ -260,6 +262,8 @@ mod tests {
             (Kind::Time, 1e-10, "0.1ns"),
             (Kind::Size, 104_857_600.0, "100MiB"),
             (Kind::Size, 1e15, "1000TB"),
+            (Kind::Size, 1_536.0, "1.536kB"),
+            (Kind::Size, 1_024_000.0, "1.024MB"),
             (Kind::Size, 0.0, "0B"),
             (Kind::Ratio, 0.005, "0.5%"),
             (Kind::Ratio, 0.079, "7.9%"),

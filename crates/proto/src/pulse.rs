@@ -297,6 +297,13 @@ mod tests {
         assert_eq!(pulses.due(), at(251_500));
         pulses.on_arrivals(&arrivals(at(2_000), 101..102));
         assert_eq!(pulses.due(), at(21_500));
+        // An earlier datagram that arrives late is not echoed.
+        pulses.on_arrivals(&arrivals(at(3_000), 99..100));
+        let second = make(&mut pulses, at(4_000));
+        let age = Span::from_micros(2_000);
+        assert_eq!(second.echo, Some(Echo { number: PacketNumber(101), age }));
+        assert_eq!((pulse.sequence, second.sequence), (1, 2));
+        assert_eq!((pulse.clock, second.clock), (Span::from_micros(1_500), Span::from_millis(4)));
     }
 
     #[test]
@@ -310,6 +317,12 @@ mod tests {
         pulses.set_socket_lost(5);
         pulses.set_socket_lost(4);
         let pulse = make(&mut pulses, at(20_000));
+        // Numbers that do not grow are no news.
+        pulses.set_grant(Bytes::new(2000), Some(Rate::from_bps(1)));
+        pulses.set_socket_lost(5);
+        assert_eq!((pulses.due(), pulses.drain()), (at(270_000), Some(Rate::from_bps(1))));
+        pulses.set_socket_lost(6);
+        assert_eq!((pulses.due(), pulses.socket_lost()), (at(40_000), 6));
         assert_eq!((pulse.grant, pulse.drain, pulse.socket_lost), (Bytes::new(2000), None, 5));
     }
 
@@ -355,6 +368,14 @@ mod tests {
         let train = make(&mut pulses, at(22_000)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(11 * 1472), Span::from_micros(1_100)));
         assert_eq!(train.steps, 11);
+        // A pause of half of the train's time is not a sleep.
+        let mut pulses = Pulses::new(at(0), &setup());
+        for number in 0..TRAIN_LEN {
+            let came = if number < 12 { number * 100 } else { 2_200 };
+            pulses.on_arrivals(&arrivals(at(came), number..number + 1));
+        }
+        let train = pulses.train().unwrap();
+        assert_eq!((train.bytes, train.span), (Bytes::new(31 * 1472), Span::from_micros(2_200)));
         // The datagrams after this pause arrive one by one, so the path caused the pause, and it
         // counts.
         let mut pulses = Pulses::new(at(0), &setup());

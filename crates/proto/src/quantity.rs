@@ -265,6 +265,12 @@ mod tests {
             assert!(parse_bytes(text).unwrap_err().contains("300MB"), "{text}");
         }
         assert!(parse_loss("lossy").unwrap_err().contains("0.1%"));
+        assert!(parse_rate("10MB").unwrap_err().contains("is a size, not a rate"));
+        assert!(parse_rate("10X").unwrap_err().contains("unknown unit 'X'"));
+        for unit in ["B/s", "bit", "bit/s", "bps", "b/s"] {
+            let error = parse_bytes(&format!("10M{unit}")).unwrap_err();
+            assert!(error.contains("is not a size in bytes"), "{error}");
+        }
         assert!(parse_rate("-3M").unwrap_err().contains("'-3M' is negative"));
         assert!(parse_rate("-M").unwrap_err().contains("does not start with a number"));
         assert!(parse_span("5 weeks").unwrap_err().contains("100ms"));

@@ -85,4 +85,24 @@ mod tests {
         assert_eq!(log.sample(MS(20_000), echo(0, 0)), None);
         assert_eq!(log.sample(MS(20_000), echo(19_999, 0)), Some(Span::from_millis(1)));
     }
+    #[test]
+    fn the_datagrams_of_a_256th_of_a_round_trip_share_a_departure_time() {
+        let sample = |later| {
+            let mut log = SentLog::default();
+            log.record(MS(0), PacketNumber(0), 10, RTT);
+            log.record(Time::from_nanos(later), PacketNumber(10), 10, RTT);
+            log.sample(MS(100), echo(15, 0)).map(Span::as_nanos)
+        };
+        assert_eq!([390_625, 390_626].map(sample), [Some(100_000_000), Some(99_609_374)]);
+    }
+
+    #[test]
+    fn the_log_keeps_4096_departure_times() {
+        let oldest = |count| {
+            let mut log = SentLog::default();
+            (0..count).for_each(|ms| log.record(MS(ms), PacketNumber(ms), 1, RTT));
+            [0, 1].map(|number| log.clone().sample(MS(5_000), echo(number, 0)).is_some())
+        };
+        assert_eq!([4_096, 4_097].map(oldest), [[true, true], [false, true]]);
+    }
 }

@@ -181,6 +181,7 @@ mod tests {
     fn a_billion_blocks_are_searched_a_word_at_a_time() {
         let mut tally = Tally::new(1_000_000_000);
         tally.mark_range(0..999_999_999);
+        assert_eq!((tally.blocks(), tally.marked()), (1_000_000_000, 999_999_999));
         let mut missing = tally.missing(0..u32::MAX);
         assert_eq!(missing.next(), Some(999_999_999..1_000_000_000));
         assert_eq!(missing.next(), None);

@@ -216,6 +216,14 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_format_2_has_a_length_of_four_bytes() {
+        let second = [MAGIC, &[2, 0, 0x76, 0, 0, 0], &BIG[10..]].concat();
+        assert_eq!(Array::parse(&second), Array::parse(BIG));
+        let beyond = [MAGIC, &[2, 0, 0x76, 0, 1, 0], &BIG[10..]].concat();
+        assert_eq!(Array::parse(&beyond), Err(ArrayError::Format));
+    }
+
+    #[test]
     fn a_boolean_takes_one_byte() {
         assert_eq!((dtype("|b1"), dtype("|b2")), (Some((false, "b1", 1)), None));
     }
@@ -272,6 +280,7 @@ mod tests {
     fn the_elements_begin_at_a_multiple_of_64_bytes() {
         for dimensions in 0..=DIMENSIONS {
             let message = Array::message(&vec![1; dimensions], &[7_u8]).unwrap();
+            assert_eq!(Array::parse(&message).map(|array| array.shape.len()), Ok(dimensions));
             let (header, element) = message.split_at(message.len() - 1);
             assert_eq!((header.len() % ALIGN, element), (0, &[7][..]));
             assert_eq!(usize::from(u16::from_le_bytes([header[8], header[9]])), header.len() - 10);

@@ -158,6 +158,9 @@ fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
         log.push(big(number, key, 0));
     }
     assert_eq!(log.keys(), 3);
+    let all = log.cost();
+    log.shrink(all);
+    assert_eq!((log.cost(), log.keys()), (all, 3));
     log.shrink(400);
     assert_eq!((log.first(), log.keys()), (9, 2));
     log.shrink(0);
@@ -181,7 +184,7 @@ fn each_number_is_new_once_and_lost_numbers_are_counted() {
     assert_eq!(numbers.mark(11 + 1_023), fresh(0, false));
     assert_eq!(numbers.mark(11 + 1_024), fresh(1, false));
     assert_eq!(numbers.mark(11), Placed::Old);
-    assert!(numbers.has(11));
+    assert!(numbers.has(11) && numbers.has(5));
     let before = numbers.missing();
     assert_eq!(before, 1_020);
     // A jump skips 1,999 numbers. The last 1,023 of them are in the new window and not yet lost.
@@ -447,4 +450,95 @@ fn a_datagram_that_replaces_another_of_its_group_counts_instead_of_it() {
         joiner.held()
     };
     assert_eq!([held(20), held(30), held(10)], [84, 94, 74]);
+}
+
+/// Two messages of one datagram each, and the XOR of both datagrams.
+fn pair() -> [Datagram; 3] {
+    cut(Code::Xor { group: 2 }, &[vec![1; 9], vec![2; 9]]).try_into().unwrap()
+}
+
+#[test]
+fn a_restored_group_keeps_no_datagrams() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    // A datagram of another group is kept all the time.
+    joiner.take(5 << 16 | cutter::CODED, &[0; 20], &mut out);
+    let pair = pair();
+    let mut held = |datagram: &Datagram| {
+        joiner.take(datagram.block, &datagram.payload, &mut out);
+        joiner.held()
+    };
+    assert_eq!([held(&pair[1]), held(&pair[2]), held(&pair[0])], [84 + 85, 84, 84]);
+    assert_eq!(out.len(), 2);
+}
+
+#[test]
+fn a_datagram_beyond_its_group_does_not_hinder_the_group() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let [first, _, repair] = pair();
+    joiner.take(first.block, &first.payload, &mut out);
+    joiner.take(first.block + 2, b"beyond", &mut out);
+    joiner.take(repair.block, &repair.payload, &mut out);
+    assert_eq!((out.len(), &out[1].message, out[1].restored), (2, &vec![2; 9], true));
+}
+
+#[test]
+fn a_cleared_joiner_has_forgotten_incomplete_messages_and_groups() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let halves = cut(Code::None, &[vec![7; 120]]);
+    let [first, _, repair] = pair();
+    joiner.take(first.block, &first.payload, &mut out);
+    joiner.take(0, &halves[0].payload, &mut out);
+    joiner.clear();
+    assert_eq!((joiner.held(), out.len()), (0, 1));
+    joiner.take(0, &halves[1].payload, &mut out);
+    joiner.take(repair.block, &repair.payload, &mut out);
+    assert_eq!(out.len(), 1);
+}
+
+#[test]
+fn a_new_code_and_wait_apply_from_the_next_group_on() {
+    let wait = Span::from_millis;
+    let (mut cutter, mut out) = (Cutter::new(100, Code::Xor { group: 2 }, wait(20)), Vec::new());
+    let mut next = |cutter: &mut Cutter| {
+        out.clear();
+        cutter.message(Time::ZERO, b"x", &mut out).unwrap();
+        (out.len(), cutter.next_wakeup())
+    };
+    let due = |millis| Some(Time::ZERO + wait(millis));
+    assert_eq!(next(&mut cutter), (1, due(20)));
+    cutter.follow(Code::ReedSolomon { group: 2, repairs: 3 }, wait(5));
+    assert_eq!([next(&mut cutter), next(&mut cutter)], [(2, None), (1, due(5))]);
+    assert_eq!(next(&mut cutter), (1 + 3, None));
+    assert_eq!(cutter.count(), 4, "repairs do not count");
+}
+
+#[test]
+fn a_subscriber_that_continues_too_late_learns_how_many_messages_it_lost() {
+    let mut log = Log::new(limits(4, 10));
+    (1..=10).for_each(|number| log.push(message(number, "")));
+    let mut late = Cursor::at(2, Mode::Reliable, Prefix::ALL, 0);
+    assert_eq!(take(&mut late, &log), [-4, 7, 8, 9, 10]);
+}
+
+#[test]
+fn a_mode_says_whether_it_uses_datagrams_and_has_a_deadline() {
+    let deadline = Span::from_millis(30);
+    for (mode, is_datagrams, deadline) in [
+        (Mode::Reliable, false, None),
+        (Mode::Latest, false, None),
+        (Mode::Datagram, true, None),
+        (Mode::Deadline(deadline), true, Some(deadline)),
+        (Mode::Multicast, false, None),
+    ] {
+        assert_eq!((mode.is_datagrams(), mode.deadline()), (is_datagrams, deadline), "{mode:?}");
+    }
+}
+
+#[test]
+fn the_kept_datagrams_may_have_exactly_4_mib() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    for group in 0..64 {
+        joiner.take(group << 16 | cutter::CODED, &[0; (64 << 10) - 64], &mut out);
+    }
+    assert_eq!(joiner.held(), 4 << 20);
 }

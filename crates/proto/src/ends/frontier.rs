@@ -197,15 +197,16 @@ mod tests {
         assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 10..16 }));
         assert_eq!((frontier.sent_to(0), frontier.sent_to(1)), (16, 0));
         assert_eq!(frontier.take(10), Some(Run { segment: 1, blocks: 0..4 }));
-        assert!(frontier.is_out_of_grant());
+        assert!(frontier.is_out_of_grant() && !frontier.is_open());
         assert_eq!(frontier.take(10), None);
         frontier.raise_grant(Bytes::new(1));
         assert!(frontier.is_out_of_grant());
         frontier.raise_grant(Bytes::MAX);
+        assert!(frontier.is_open());
         assert_eq!(frontier.take(100), Some(Run { segment: 1, blocks: 4..16 }));
         assert_eq!(frontier.take(100), Some(Run { segment: 2, blocks: 0..8 }));
         assert_eq!((frontier.take(1), frontier.peek()), (None, None));
-        assert!(!frontier.is_out_of_grant() && !frontier.is_complete());
+        assert!(!frontier.is_out_of_grant() && !frontier.is_open() && !frontier.is_complete());
     }
 
     #[test]
@@ -230,6 +231,7 @@ mod tests {
         assert_eq!((frontier.peek(), frontier.is_out_of_grant()), (Some(12), false));
         frontier.pass(23);
         assert_eq!((frontier.peek(), frontier.is_out_of_grant()), (Some(23), true));
+        assert_eq!(frontier.unacknowledged(), 23 - 2);
         frontier.pass(u64::MAX);
         assert_eq!(frontier.peek(), None);
     }
@@ -240,7 +242,9 @@ mod tests {
         frontier.take(10);
         assert!(frontier.is_out_of_grant());
         frontier.set_there(0..2);
+        assert_eq!(frontier.unacknowledged(), 8);
         frontier.skip(skipped(0, 0, 4));
+        assert_eq!(frontier.unacknowledged(), 6);
         frontier.skip(skipped(0, 0, 4));
         assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 10..12 }));
     }

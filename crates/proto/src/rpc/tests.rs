@@ -351,3 +351,85 @@ fn an_answered_call_is_not_sent_again_on_the_next_connection() {
     let Some(Message::Call(call)) = caller.poll(Time::ZERO) else { panic!("call 3 waits") };
     assert_eq!((call.id, call.again, caller.poll(Time::ZERO)), (3, true, None));
 }
+
+/// A caller and its callee, after these calls have arrived.
+fn called(requests: &[Request]) -> (Caller, Callee) {
+    let (mut caller, mut callee) = (Caller::new(1), Callee::new(true, false));
+    for request in requests {
+        caller.call(request.clone(), Time::ZERO).expect("there is room");
+        let call = caller.poll(Time::ZERO).expect("a call");
+        assert!(matches!(callee.on_message(call, ROOM), Ok(Some(Order::Run(_)))));
+    }
+    (caller, callee)
+}
+
+#[test]
+fn items_of_a_method_wait_for_their_reader() {
+    let (mut caller, mut callee) = called(&[stream()]);
+    for _ in 0..CREDIT + 1 {
+        callee.item(1, vec![1]).expect("short");
+    }
+    assert_eq!(callee.item(1, vec![0; MAX_BODY + 1]).unwrap_err().code, RpcCode::TooLong);
+    let sent: Vec<_> = core::iter::from_fn(|| callee.poll()).collect();
+    assert_eq!(sent, vec![Message::Item(1, vec![1]); CREDIT as usize]);
+    for message in sent {
+        assert_eq!(caller.on_message(message), Ok(Some(Event::Item(1, vec![1]))));
+    }
+    (0..3).for_each(|_| caller.read(1));
+    assert_eq!(caller.poll(Time::ZERO), None);
+    caller.read(1);
+    let credit = caller.poll(Time::ZERO).expect("half of the items were read");
+    assert_eq!(credit, Message::Credit(1, 4));
+    assert_eq!(callee.on_message(credit, ROOM), Ok(Some(Order::Credit(1, 4))));
+    for _ in 0..5 {
+        callee.item(1, vec![2]).expect("short");
+    }
+    for _ in 0..4 {
+        let item = callee.poll().expect("the credit allows it");
+        assert_eq!(caller.on_message(item), Ok(Some(Event::Item(1, vec![2]))));
+    }
+    assert_eq!(callee.poll(), None);
+    assert!(caller.on_message(Message::Item(1, vec![])).is_err(), "one more than allowed");
+}
+
+#[test]
+fn credits_of_a_call_that_wait_to_be_sent_become_one_message() {
+    let (_, mut callee) = called(&[stream(), stream()]);
+    for id in [1, 3] {
+        for _ in 0..CREDIT {
+            callee.on_message(Message::Item(id, vec![]), ROOM).expect("honest");
+        }
+    }
+    for id in [1, 3, 1] {
+        (0..4).for_each(|_| callee.read(id));
+    }
+    assert_eq!(
+        [callee.poll(), callee.poll()],
+        [(1, 8), (3, 4)].map(|(id, more)| Some(Message::Credit(id, more)))
+    );
+    assert!(!callee.is_busy());
+}
+
+#[test]
+fn an_item_has_at_most_the_longest_length() {
+    let (_, mut callee) = called(&[stream()]);
+    let longest = Message::Item(1, vec![0; MAX_BODY]);
+    assert!(matches!(callee.on_message(longest, ROOM), Ok(Some(Order::Item(1, _)))));
+    assert!(callee.on_message(Message::Item(1, vec![0; MAX_BODY + 1]), ROOM).is_err());
+}
+
+#[test]
+fn running_methods_and_those_with_items_are_counted() {
+    let (mut caller, mut callee) = called(&[stream(), request(b""), stream()]);
+    assert_eq!((callee.running(), callee.is_busy(), caller.is_busy()), ((3, 2), false, true));
+    callee.answer(1, Ok(vec![]));
+    assert_eq!((callee.running(), callee.is_busy()), ((2, 1), true));
+    callee.answer(3, Ok(vec![]));
+    assert_eq!(callee.running(), (1, 1));
+    assert_eq!(callee.lost(), [5]);
+    assert_eq!(callee.running(), (0, 0));
+    caller.cancel(1);
+    caller.cancel(3);
+    assert_eq!(caller.lost(), [5]);
+    assert!(!caller.is_busy());
+}

@@ -49,6 +49,7 @@ fn an_error_of_a_key_says_what_is_wrong() {
     assert!(why("a//b").contains("single slashes"));
     assert!(why(&"a".repeat(513)).contains("512 bytes"));
     assert!(why("a*").contains("*$?#"));
+    assert_eq!(format!("{:?} {}", key("a/b"), key("a/b")), "\"a/b\" a/b");
 }
 
 #[test]
@@ -101,6 +102,9 @@ fn a_full_tree_refuses_growth_and_accepts_other_edits() {
     assert!(tree.apply(put("a", &[1; 400])).is_ok());
     assert!(tree.apply(Edit { value: None, ..put("b", b"") }).is_ok());
     assert!(tree.apply(put("c", &[1; 300])).is_ok());
+    let fits =
+        |bytes| Tree::new(Limits { bytes, ..limits }, 0, []).apply(put("a", &[1; 10])).is_ok();
+    assert_eq!([fits(96 + 1 + 9), fits(96 + 1 + 10)], [false, true]);
 }
 
 #[test]
@@ -363,6 +367,15 @@ fn recent_changes_count_with_the_entries_that_they_replaced() {
     // Each change takes twice 96 bytes, the key, the value and the old value.
     let bytes = (192 + 1 + 10) + (192 + 1 + 20 + 10);
     assert_eq!([remembers(bytes - 1), remembers(bytes)], [false, true]);
+    // There is room for two changes of an empty value.
+    let mut tree = Tree::new(Limits { recent: 2 * 193, ..Limits::default() }, 0, []);
+    assert!(tree.is_empty());
+    for revision in 1..=4 {
+        tree.apply(put("k", b"")).unwrap();
+        let after = [3, 2].map(|back| tree.changes_after(revision - back.min(revision)).is_some());
+        assert_eq!(after, [revision < 3, true], "{revision}");
+    }
+    assert!(!tree.is_empty());
 }
 
 #[test]
@@ -378,4 +391,21 @@ fn a_piece_of_changes_may_have_exactly_its_size() {
     // Each change counts with its key and 32 bytes.
     let rest = PIECE - (120 << 10) - 3 * 33;
     assert_eq!([pieces(rest), pieces(rest + 1)], [1, 2]);
+}
+
+#[test]
+fn a_piece_of_a_snapshot_ends_once_it_has_its_size() {
+    let first_piece = |second: usize| {
+        let mut tree = Tree::new(Limits::default(), 0, []);
+        for (name, len) in [("a", 60 << 10), ("b", 60 << 10), ("c", second), ("d", 0)] {
+            tree.apply(put(name, &vec![0; len])).unwrap();
+        }
+        match Watcher::new(Prefix::ALL, None).next(&tree) {
+            Some(Piece::Snapshot { entries, is_last, .. }) => (entries.len(), is_last),
+            other => panic!("{other:?} is no snapshot"),
+        }
+    };
+    // Each entry counts with its key and 32 bytes.
+    let rest = PIECE - (120 << 10) - 3 * 33;
+    assert_eq!([first_piece(rest - 1), first_piece(rest)], [(4, true), (3, false)]);
 }

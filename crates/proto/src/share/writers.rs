@@ -55,7 +55,7 @@ struct Record {
     owner: u64,
     /// Whether outcomes of edits on earlier streams may have been discarded.
     is_blind: bool,
-    /// When a stream of the writer last began or ended, as a count of these events.
+    /// When a stream of the writer last ended, as a count of these events.
     used: u64,
 }
 
@@ -120,7 +120,6 @@ impl Writers {
         is_first: bool,
         seen: Option<u64>,
     ) -> Result<u64, Crowd> {
-        self.uses += 1;
         if !self.records.contains_key(&writer) {
             self.make_room(writer.client)?;
         }
@@ -128,13 +127,12 @@ impl Writers {
         // A writer without a record has made no edit here except of presence, or its record was
         // discarded. If the client's count has not changed, nothing was discarded.
         let is_blind = !is_first && seen.map_or(forgotten > 0, |seen| seen != forgotten);
-        let new = || Record { is_blind, owner: stream, ..Record::default() };
+        let new = || Record { is_blind, ..Record::default() };
         let record = self.records.entry(writer).or_insert_with(new);
         if record.stream.is_none() {
             record.owner = stream;
         }
         record.stream = Some(stream);
-        record.used = self.uses;
         Ok(forgotten)
     }
 

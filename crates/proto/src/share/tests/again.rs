@@ -441,3 +441,72 @@ fn of_the_writers_without_a_stream_the_one_that_ended_first_is_forgotten() {
     assert_eq!(writers.begin(of(1000), 1000, true, None), Ok(1));
     assert_eq!((writers.outcome(of(5), 1), writers.outcome(of(2), 1)), (None, Some(3)));
 }
+
+#[test]
+fn the_outcomes_of_the_last_64_edits_are_remembered() {
+    let mut writers = Writers::default();
+    writers.begin(CLIENT, 1, true, None).expect("there is room");
+    writers.made(CLIENT, 1, 10, false);
+    writers.made(CLIENT, 64, 11, false);
+    assert_eq!((writers.outcome(CLIENT, 1), writers.wrote(CLIENT, 10)), (Some(10), true));
+    writers.made(CLIENT, 65, 12, false);
+    assert_eq!((writers.outcome(CLIENT, 1), writers.wrote(CLIENT, 10)), (None, false));
+    let known = |number| writers.known(CLIENT, 1, number, false);
+    assert_eq!([known(1), known(2), known(64)], [Known::Unknown, Known::New, Known::Made(11)]);
+}
+
+#[test]
+fn edits_count_until_their_answers_and_presence_until_it_is_confirmed() {
+    let mut edits = Edits::default();
+    edits.connected();
+    for name in ["a", "b"] {
+        let number = edits.add(Wish { presence: true, ..wish(name, b"me") });
+        assert_eq!(edits.poll().map(|sent| sent.number), Some(number));
+        edits.answered(number, &Answer::Made(number)).expect("it waits");
+    }
+    assert_eq!((edits.len(), edits.is_empty()), (0, true));
+    edits.lost();
+    assert_eq!((edits.len(), edits.poll_hold()), (2, None));
+    let number = edits.add(wish("c", b"1"));
+    assert_eq!((edits.len(), edits.is_in_doubt()), (3, false));
+    edits.connected();
+    assert_eq!(edits.poll().map(|sent| sent.again), Some(false));
+    assert_eq!(edits.poll_hold().map(|hold| hold.key), Some(key("a")));
+    assert_eq!(edits.len(), 3);
+    assert!(!edits.hold_answered(&key("a"), &Answer::Made(3)));
+    assert_eq!((edits.len(), edits.is_empty()), (2, false));
+    edits.lost();
+    assert!(edits.is_in_doubt());
+    edits.connected();
+    assert_eq!(edits.poll().map(|sent| sent.again), Some(true));
+    edits.answered(number, &Answer::Refused).expect("it waits");
+    assert_eq!((edits.len(), edits.is_in_doubt()), (2, false));
+}
+
+#[test]
+fn a_late_edit_knows_the_version_of_an_earlier_edit_of_its_key_and_of_no_other() {
+    let mut edits = Edits::default();
+    let first = edits.add(wish("a", b"1"));
+    edits.add(wish("b", b"2"));
+    edits.add(wish("a", b"3"));
+    edits.connected();
+    edits.poll();
+    edits.answered(first, &Answer::Made(9)).expect("it waits");
+    let conditions = [0, 1].map(|_| edits.poll().map(|sent| sent.condition));
+    assert_eq!(conditions, [0, 9].map(|version| Some(Condition::NotSince(version))));
+}
+
+#[test]
+fn at_most_64_edits_are_in_flight() {
+    let mut edits = Edits::default();
+    for number in 1..=70 {
+        assert_eq!(edits.add(wish("k", b"1")), number);
+    }
+    edits.connected();
+    let send = |edits: &mut Edits| core::iter::from_fn(|| edits.poll()).count();
+    assert_eq!(send(&mut edits), 64);
+    for (number, more) in [(3, 0), (1, 1), (2, 2)] {
+        edits.answered(number, &Answer::Made(number)).expect("it waits");
+        assert_eq!(send(&mut edits), more, "{number}");
+    }
+}

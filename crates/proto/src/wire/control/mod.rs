@@ -286,8 +286,12 @@ mod tests {
     fn acknowledgements_and_loss_lists_survive_the_wire() {
         let ack = Control::Ack(Ack { sequence: 3, next: 70, received: 90 });
         assert_eq!(Control::decode(&encoded(&ack)), Ok(ack));
-        let impossible = Control::Ack(Ack { sequence: 3, next: 91, received: 90 });
-        assert_eq!(Control::decode(&encoded(&impossible)), Err(WireError::Range));
+        let decodes = |next, received| {
+            Control::decode(&encoded(&Control::Ack(Ack { sequence: 3, next, received }))).is_ok()
+        };
+        assert_eq!([decodes(90, 90), decodes(91, 90)], [true, false]);
+        let most = Header::BLOCKS;
+        assert_eq!([most, most + 1, most + 2].map(|all| decodes(0, all)), [true, false, false]);
         let all: Vec<_> =
             (0..4000u64).map(|n| n * 1000 + (1 << 40)..n * 1000 + (1 << 40) + 7).collect();
         let (mut rest, mut heard) = (all.iter().cloned().peekable(), Vec::new());
@@ -375,7 +379,33 @@ mod tests {
     #[test]
     fn a_message_of_a_later_version_is_unknown_not_malformed() {
         assert_eq!(Control::decode(&[0xfa, 0x01, 1, 0]), Err(WireError::Unknown));
-        assert_eq!(Control::decode(&vec![0; MAX_DECODED + 1]), Err(WireError::TooLong));
+        let zeros = |len| Control::decode(&vec![0; len]);
+        assert_eq!(zeros(MAX_DECODED), Err(WireError::Malformed));
+        assert_eq!(zeros(MAX_DECODED + 1), Err(WireError::TooLong));
+    }
+
+    #[test]
+    fn a_report_of_runs_of_1100_bytes_covers_its_whole_slice() {
+        let end = |count| {
+            let missing = (0..count).map(|n| 2 * n..2 * n + 1);
+            let report = Report::fill(3, 1, 0..60_000, missing);
+            assert_eq!(report.count(), count);
+            report.slice().end
+        };
+        // One more run makes it a bitmap of the first 8,800 blocks.
+        assert_eq!([end(550), end(551)], [60_000, 8_800]);
+    }
+
+    #[test]
+    fn an_error_says_what_is_wrong_with_the_message() {
+        for (error, part) in [
+            (WireError::TooLong, "longer than 64 KiB"),
+            (WireError::Malformed, "cannot be read"),
+            (WireError::Unknown, "not known"),
+            (WireError::Range, "impossible value"),
+        ] {
+            assert!(alloc::string::ToString::to_string(&error).contains(part), "{error:?}");
+        }
     }
 
     #[test]
@@ -395,7 +425,7 @@ mod tests {
             report(0, 10, &[1, 1, 0, 1], &[]),
             report(0, 10, &[1, 1], &[1, 0]),
             report(0, 10, &[], &[1, 0, 0]),
-            report(0, 10, &[], &[1, 0x80]),
+            report(0, 10, &[], &[1, 4]),
         ];
         assert_eq!(cases, [WireError::Range; 10]);
         let too_many = Pulse { received: 200, ..pulse() };

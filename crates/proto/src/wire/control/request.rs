@@ -145,11 +145,14 @@ mod tests {
         let offer = SenderOffer { sequence: 3, rtt, limit, answered: 7, highest: 99 };
         let bytes = encoded(&Control::SenderOffer(offer));
         assert_eq!(Control::decode(&bytes), Ok(Control::SenderOffer(offer)));
+        let most = SenderOffer { highest: Header::NUMBERS, ..offer };
+        let bytes = encoded(&Control::SenderOffer(most));
+        assert_eq!(Control::decode(&bytes), Ok(Control::SenderOffer(most)));
         let none = &mut core::iter::empty().peekable();
         for lie in [
             Control::SenderOffer(SenderOffer { sequence: 0, ..offer }),
             Control::SenderOffer(SenderOffer { limit: Some(Rate::ZERO), ..offer }),
-            Control::SenderOffer(SenderOffer { highest: u64::MAX, ..offer }),
+            Control::SenderOffer(SenderOffer { highest: Header::NUMBERS + 1, ..offer }),
             Control::Request(Request::fill(0, Rate::from_mbps(1), false, none)),
             Control::Request(Request::fill(1, Rate::ZERO, false, none)),
         ] {

@@ -64,7 +64,7 @@ fn varint_len(value: u64) -> usize {
 }
 
 fn push_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
+    for _ in 1..varint_len(value) {
         out.push(value as u8 | 0x80);
         value >>= 7;
     }
@@ -82,4 +82,33 @@ fn read_varint(bytes: &mut &[u8]) -> Result<u64, WireError> {
         }
     }
     Err(WireError::Range)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn a_run_takes_the_bytes_of_its_gap_and_of_its_length() {
+        for (run, bytes) in [
+            (1_000..1_001, 2),
+            (1_127..1_254, 2),
+            (1_128..1_129, 3),
+            (1_000..1_128, 3),
+            (1_000 + (1 << 14)..1_001 + (1 << 14), 4),
+        ] {
+            assert_eq!(len(1_000, &run), bytes, "{run:?}");
+            let written = write(1_000, [run.clone()].into_iter());
+            assert_eq!((written.len(), read(&written, 1_000..u64::MAX)), (bytes, Ok(vec![run])));
+        }
+        assert_eq!(write(0, core::iter::once(300..301)), [0xac, 0x02, 1]);
+    }
+
+    #[test]
+    fn a_message_takes_runs_of_1100_bytes() {
+        let mut runs = (0..600).map(|n| 2 * n + 1..2 * n + 2).peekable();
+        assert_eq!((take(&mut runs).len(), take(&mut runs).len()), (550, 50));
+    }
 }
