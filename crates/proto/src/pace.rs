@@ -357,6 +357,21 @@ mod tests {
     }
 
     #[test]
+    fn a_late_driver_may_send_what_the_rate_carries_in_the_forgiven_time() {
+        let late = |mbps, millis, change: fn(&mut Pacer)| {
+            let mut pacer = Pacer::new(Rate::from_mbps(mbps), DATAGRAM);
+            pacer.forgive(Span::from_millis(millis));
+            change(&mut pacer);
+            pacer.late()
+        };
+        let keep = |_: &mut Pacer| {};
+        assert_eq!((late(300, 2, keep), late(300, 0, keep)), (50, 0));
+        assert_eq!((late(10, 2, keep), late(10_000, 2, keep)), (OWED, MAX_BURST));
+        assert_eq!(late(300, 2, |pacer| pacer.limit_burst(3)), 3);
+        assert_eq!(late(300, 2, |pacer| pacer.fix_burst(25)), 0);
+    }
+
+    #[test]
     fn bursts_are_bounded_by_time_and_by_count() {
         let burst = |mbps, bytes| Pacer::new(Rate::from_mbps(mbps), Bytes::new(bytes)).burst();
         assert_eq!((burst(10, 1_472), burst(120, 1_472), burst(300, 1_472)), (1, 10, 25));

@@ -156,7 +156,22 @@ mod tests {
 
     #[test]
     fn a_span_prints_with_its_unit() {
-        assert_eq!(Span::from_millis(100).to_string(), "100.0 ms");
-        assert_eq!(Span::from_micros(2).to_string(), "2.0 µs");
+        let text = |nanos| Span::from_nanos(nanos).to_string();
+        assert_eq!([0, 999].map(text), ["0 ns", "999 ns"]);
+        assert_eq!([1_000, 2_340, 999_940].map(text), ["1.0 µs", "2.3 µs", "999.9 µs"]);
+        assert_eq!([1_000_000, 999_940_000].map(text), ["1.0 ms", "999.9 ms"]);
+        assert_eq!([1_000_000_000, 61_250_000_000].map(text), ["1.00 s", "61.25 s"]);
+    }
+
+    #[test]
+    fn spans_stay_between_zero_and_the_longest() {
+        let [three, five] = [3, 5].map(Span::from_nanos);
+        assert_eq!((five - three, three - five), (Span::from_nanos(2), Span::ZERO));
+        assert_eq!((three + five, Span::MAX + three), (Span::from_nanos(8), Span::MAX));
+        assert_eq!((three * 4, Span::MAX * 2), (Span::from_nanos(12), Span::MAX));
+        assert_eq!(Span::from_nanos(11) / 4, Span::from_nanos(2));
+        let mut time = Time::from_nanos(7);
+        time += five;
+        assert_eq!((time, time.since(Time::from_nanos(7))), (Time::from_nanos(12), five));
     }
 }

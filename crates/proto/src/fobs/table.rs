@@ -353,4 +353,12 @@ mod tests {
         rates(&mut table, &[0; 3]);
         assert_eq!(table.rate(), top);
     }
+
+    #[test]
+    fn trains_leave_only_while_the_maximum_is_unknown() {
+        let first = |rate: Option<u64>| {
+            table(rate.map(Rate::from_mbps), None).train(Time::ZERO, PacketNumber(0))
+        };
+        assert_eq!((first(None), first(Some(100))), (32, 0));
+    }
 }

@@ -736,4 +736,22 @@ mod tests {
         assert_eq!([after(10, 0), after(10, 1), after(10, 2)], [504, 1_008, 2_016].map(millis));
         assert_eq!([after(10, 3), after(200, 0), after(2_000, 1)], [4_000, 804, 8_004].map(millis));
     }
+
+    #[test]
+    fn requests_cover_a_round_trip_and_the_time_until_the_next_request() {
+        // Blocks at 8 Mbit/s (one a millisecond), by the round-trip time, the multiple of it that
+        // is requested ahead, and the spacing of requests.
+        let window = |rtt: u64, outstanding: f64, spacing: u64| {
+            let mut flow = flow();
+            let rtt = Span::from_millis(rtt);
+            let offer = SenderOffer { sequence: 1, rtt, ..SenderOffer::default() };
+            flow.standing.on_offer(Time::ZERO, &offer);
+            flow.rules.outstanding = outstanding;
+            flow.set_target(Time::ZERO, 1e6, Span::from_millis(spacing));
+            [8e6, 0.0].map(|rate| flow.window_at(rate))
+        };
+        assert_eq!(window(10, 1.5, 0), [110, 4], "at least 100 ms");
+        assert_eq!(window(400, 0.5, 0), [600, 4], "half a round trip");
+        assert_eq!(window(10, 1.5, 80), [170, 4], "two turns");
+    }
 }

@@ -285,6 +285,12 @@ mod tests {
         let totals = Totals { total: 500e6, current: 480e6, loss: 0.04, ..Totals::default() };
         let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));
+        // The link is full from 98 % of its capacity on, but only if other traffic is seen.
+        let judge = |current| link.totals(&capacity, Totals { current, ..totals }).loss;
+        assert_eq!([judge(380e6), judge(379e6)], [0.0, 0.04]);
+        let mut quiet = found(1e9);
+        let alone = Totals { current: 990e6, ..totals };
+        assert_eq!(with_others(&mut quiet, 0).totals(&quiet, alone).loss, 0.04);
         let totals = Totals { current: 300e6, loss: 0.4, ..totals };
         let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));

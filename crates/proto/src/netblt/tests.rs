@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::buffers::Buffers;
 use super::{BUFFER, BUFFERS, BURST, NetbltReceiver, NetbltSender, ROW};
 use crate::endpoint::{
-    Arrival, BlockRange, Carrier, Event, PacketNumber, Receiver, Sender, Setup, Wake,
+    Arrival, BlockRange, Carrier, Event, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
 use crate::ends::out::{self, FLOW};
 use crate::layout::{Block, Layout};
@@ -344,6 +344,20 @@ fn missing_blocks_are_requested_a_grace_after_the_last_block() {
     assert_eq!(first(inn.request(ms(155))), Some((0, 2, [6].into())));
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (7, 8));
+}
+
+#[test]
+fn a_buffer_that_completes_before_its_request_leaves_the_other_requests() {
+    let mut inn = In::new(&setup(40, 0, 10, 2));
+    inn.said(ms(0));
+    inn.arrive(ms(0), [0, 9, 10, 19]);
+    inn.receiver.on_timeout(ms(25));
+    inn.arrive(ms(25), 1..9);
+    let said = inn.said(ms(25));
+    assert_eq!(said[..2], [ok(0), go(3)]);
+    let Control::Resend(resend) = &said[2] else { panic!("{said:?}") };
+    assert_eq!((resend.buffer, resend.report.missing(), said.len()), (1, &[11..19][..], 3));
+    assert_eq!(inn.receiver.next_wakeup(), Wake::At(ms(175), Why::Report));
 }
 
 #[test]

@@ -354,4 +354,20 @@ mod tests {
             assert_eq!(sender.interval.end, Some(ms(end)), "at {now} ms");
         }
     }
+
+    #[test]
+    fn an_interval_begins_with_its_first_datagram_and_counts_all() {
+        let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
+        let mut sender = SabulSender::new(&Setup::new(FlowId(7), layout, Span::from_millis(100)));
+        let ms = |ms| Time::ZERO + Span::from_millis(ms);
+        let mut send = |now, count| {
+            sender.on_sent(ms(now), PacketNumber(0), count);
+            (sender.interval.end, sender.interval.sent)
+        };
+        assert_eq!(send(5, 0), (None, 0));
+        assert_eq!(send(7, 3), (Some(ms(17)), 3));
+        assert_eq!(send(9, 2), (Some(ms(17)), 5));
+        assert_eq!(sender.interval.take(), (5, 0));
+        assert_eq!(sender.interval.take(), (0, 0));
+    }
 }

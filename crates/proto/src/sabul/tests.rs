@@ -480,6 +480,12 @@ fn a_sender_that_still_has_a_grant_or_is_finished_is_not_blocked_by_the_grant() 
         out.sender.is_blocked_by_grant()
     };
     assert_eq!([blocked(2_000, 2), blocked(3_000, 2), blocked(3_000, 3)], [true, false, false]);
+    let mut out = Out::new(&Setup { grant: Bytes::new(2_000), ..setup(3) });
+    out.sender.window.on_loss();
+    assert_eq!(out.run_for(20), [0, 1]);
+    assert!(out.sender.is_blocked_by_grant());
+    out.lose(&[0..1]);
+    assert!(!out.sender.is_blocked_by_grant(), "a lost block is left to send");
 }
 
 #[test]

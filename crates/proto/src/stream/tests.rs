@@ -324,6 +324,13 @@ fn a_symbol_that_contradicts_its_frame_is_wrong() {
 }
 
 #[test]
+fn the_highest_number_is_of_no_frame() {
+    let mut receiver = receiver().starting_at(u32::MAX - 1);
+    let placed = |frame| receiver.on_symbol(at(50), &symbol(frame, 0, 0));
+    assert_eq!([u32::MAX - 1, u32::MAX].map(placed), [Placed::Keep, Placed::Wrong]);
+}
+
+#[test]
 fn a_clock_that_wraps_or_drifts_keeps_the_deadline() {
     let mut receiver = receiver();
     let start = u32::MAX - 1_000_000;

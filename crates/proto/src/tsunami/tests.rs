@@ -164,6 +164,18 @@ fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
 }
 
 #[test]
+fn a_sender_that_has_blocks_to_resend_is_not_blocked_by_the_grant() {
+    let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
+    assert!(!out.sender.is_blocked_by_grant());
+    assert_eq!(out.run_for(200).len(), 50);
+    assert!(out.sender.is_blocked_by_grant());
+    out.ask(&[10..12]);
+    assert!(!out.sender.is_blocked_by_grant());
+    assert_eq!(out.run_for(10), [10, 11]);
+    assert!(out.sender.is_blocked_by_grant());
+}
+
+#[test]
 fn a_restart_resends_missing_blocks_and_then_continues() {
     let mut out = Out::new(&setup(10_000));
     let sent = out.run_for(300).len() as u32;

@@ -177,6 +177,8 @@ fn the_early_blocks_leave_together_within_the_grant() {
     assert!(out.sender.is_blocked_by_grant());
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (0, 5));
+    out.hear(&request(1, 100, &[2..3]));
+    assert!(!out.sender.is_blocked_by_grant(), "a requested block is left to send");
     // With a rate fixed by the user, the early blocks do not leave together.
     let rate = Some(Rate::from_mbps(1));
     let mut sender = GtpSender::new(&Setup { rate, ..setup(100, 0, Settings::default()) });

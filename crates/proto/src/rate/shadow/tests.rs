@@ -588,3 +588,35 @@ fn alone_the_rates_equal_those_of_trains_even_after_a_mistimed_first_train() {
         assert!(trains.iter().any(|rate| *rate > 957), "it fills the queue: {trains:?}");
     }
 }
+
+#[test]
+fn a_train_timed_with_a_larger_error_must_differ_more() {
+    // A train of 0.32 ms has a timing error of 0.1 ms: 31 % more than the usual fifth.
+    let resets = |before: f64| {
+        let mut shadow = shadow();
+        shadow.carries = Vec::from([before * MBPS]);
+        shadow.asked.ask(TRAIN_EVERY);
+        let pulse = train(TRAIN_EVERY, 1_000, 6);
+        shadow.note_train(&feedback(&pulse, None));
+        shadow.carries.len() == 1
+    };
+    assert_eq!([resets(670.0), resets(655.0)], [false, true]);
+}
+
+#[test]
+fn the_queue_lengthens_the_round_trip_of_new_and_of_growing_windows() {
+    let mut shadow = shadow();
+    shadow.queue.now = 0.02;
+    (shadow.is_fresh, shadow.agreeing) = (true, 2);
+    shadow.on_round(at(1.0), RTT, &round(0.4, 0.02));
+    // 40 Mbit/s for 0.12 s.
+    assert_eq!(shadow.windows, Some(Windows::new(at(1.0), 480.0, 1, false)));
+    let mut grown = shadow.windows.clone().unwrap();
+    grown.grow(at(1.1), 0.1, 0.12);
+    shadow.round = Some(Round { clock: Span::ZERO, highest: 0, received: 0 });
+    let clock = Span::from_millis(100);
+    let pulse = Pulse { clock, highest: 400, received: 400, ..Pulse::default() };
+    shadow.on_feedback(at(1.1), &feedback(&pulse, None));
+    assert_eq!(shadow.windows, Some(grown));
+    is(shadow.rate / MBPS, windows(&shadow) * 0.01 / 0.12);
+}
