@@ -277,4 +277,18 @@ mod tests {
             assert_eq!(kind.parse(text), Ok(value));
         }
     }
+    #[test]
+    fn the_placeholder_of_a_kind_names_its_unit_or_its_words() {
+        let kinds = [Kind::Rate, Kind::Time, Kind::Size, Kind::Ratio, Kind::Count, Kind::Number];
+        let names = kinds.map(Kind::value_name);
+        assert_eq!(names, ["RATE", "TIME", "SIZE", "PERCENT", "COUNT", "NUMBER"]);
+        assert_eq!(Kind::Switch.value_name(), "off|on");
+        let choice = Kind::Choice(&["a", "b"]);
+        assert_eq!(
+            (choice.value_name(), choice.word(1.0), choice.word(2.0)),
+            ("a|b".into(), "b", "")
+        );
+        let whole = [Kind::Count, Kind::Switch, choice, Kind::Number, Kind::Size];
+        assert_eq!(whole.map(Kind::is_whole), [true, true, true, false, false]);
+    }
 }

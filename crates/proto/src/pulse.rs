@@ -297,8 +297,9 @@ mod tests {
         assert_eq!(pulses.due(), at(251_500));
         pulses.on_arrivals(&arrivals(at(2_000), 101..102));
         assert_eq!(pulses.due(), at(21_500));
-        // An earlier datagram that arrives late is not echoed.
+        // An earlier datagram that arrives late is not echoed, and neither is a copy.
         pulses.on_arrivals(&arrivals(at(3_000), 99..100));
+        pulses.on_arrivals(&arrivals(at(3_500), 101..102));
         let second = make(&mut pulses, at(4_000));
         let age = Span::from_micros(2_000);
         assert_eq!(second.echo, Some(Echo { number: PacketNumber(101), age }));

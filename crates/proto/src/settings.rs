@@ -180,3 +180,43 @@ impl Settings {
         self.0.iter().map(|(&name, &value)| (name, value))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    const ON: ProtocolOption = ProtocolOption::switch("on", "", true);
+    const OFF: ProtocolOption = ProtocolOption::switch("off", "", false);
+    const COUNT: ProtocolOption = ProtocolOption::new(Kind::Count, "count", "", (2.0, 9.0), 3.0);
+    const WAIT: ProtocolOption = ProtocolOption::new(Kind::Time, "wait", "", (0.0, 1.0), 0.5);
+    const WAY: ProtocolOption = ProtocolOption::choice("way", "", &["a", "b"]);
+
+    #[test]
+    fn a_setting_has_its_default_until_it_is_given() {
+        let none = Settings::default();
+        assert_eq!((none.is_on(&ON), none.is_on(&OFF), none.word(&WAY)), (true, false, "a"));
+        assert_eq!((none.count(&COUNT), none.span(&WAIT)), (3, Span::from_millis(500)));
+        let given = [(&ON, 0.0), (&OFF, 1.0), (&WAY, 1.0), (&COUNT, 9.0), (&WAIT, 1.0)];
+        let set = |all: Settings, (option, value)| all.set(option, value).unwrap();
+        let all = given.into_iter().fold(none, set);
+        assert_eq!((all.is_on(&ON), all.is_on(&OFF), all.word(&WAY)), (false, true, "b"));
+        assert_eq!((all.count(&COUNT), all.span(&WAIT)), (9, Span::from_secs(1)));
+        assert_eq!(all.iter().count(), 5);
+    }
+
+    #[test]
+    fn a_value_out_of_its_range_is_refused() {
+        let refusal = |option, value: f64| {
+            Settings::default().set(option, value).err().map(|error| error.to_string())
+        };
+        assert_eq!([2.0, 9.0].map(|value| refusal(&COUNT, value)), [None, None]);
+        for value in [1.0, 10.0, 2.5] {
+            let says = alloc::format!("count {value} is not a whole number between 2 and 9");
+            assert_eq!(refusal(&COUNT, value), Some(says));
+        }
+        assert_eq!(refusal(&WAIT, 2.0), Some("wait 2s is not between 0s and 1s".to_string()));
+        assert_eq!([f64::NAN, 2.0].map(|value| refusal(&WAY, value).is_some()), [true, true]);
+    }
+}

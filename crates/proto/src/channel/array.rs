@@ -229,6 +229,12 @@ mod tests {
     }
 
     #[test]
+    fn a_complex_number_takes_8_or_16_bytes() {
+        let types = ["<c8", ">c16", "<c4"].map(dtype);
+        assert_eq!(types, [Some((false, "c8", 8)), Some((true, "c16", 16)), None]);
+    }
+
+    #[test]
     fn every_shape_comes_back() {
         for shape in [&[][..], &[0], &[6], &[2, 3], &[1, 1, 6], &[3, 0, 9]] {
             let count: usize = shape.iter().product();

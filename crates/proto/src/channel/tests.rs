@@ -183,7 +183,7 @@ fn each_number_is_new_once_and_lost_numbers_are_counted() {
     // Number 11 leaves the window of 1,024.
     assert_eq!(numbers.mark(11 + 1_023), fresh(0, false));
     assert_eq!(numbers.mark(11 + 1_024), fresh(1, false));
-    assert_eq!(numbers.mark(11), Placed::Old);
+    assert_eq!([11, 12].map(|number| numbers.mark(number)), [Placed::Old, Placed::Twice]);
     assert!(numbers.has(11) && numbers.has(5));
     let before = numbers.missing();
     assert_eq!(before, 1_020);
@@ -541,4 +541,19 @@ fn the_kept_datagrams_may_have_exactly_4_mib() {
         joiner.take(group << 16 | cutter::CODED, &[0; (64 << 10) - 64], &mut out);
     }
     assert_eq!(joiner.held(), 4 << 20);
+}
+
+#[test]
+fn a_repair_that_contradicts_the_first_one_is_not_kept() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let mut held = |number: u64, payload: &[u8]| {
+        joiner.take(5 << 16 | cutter::CODED | cutter::REPAIR | number, payload, &mut out);
+        joiner.held() / (5 + 64)
+    };
+    // Reed-Solomon, 8 originals, 2 repairs.
+    assert_eq!(held(0, &[0, 8, 2, 9, 9]), 1);
+    for other in [[1, 8, 2, 9, 9], [0, 7, 2, 9, 9], [0, 8, 3, 9, 9]] {
+        assert_eq!(held(1, &other), 1, "{other:?}");
+    }
+    assert_eq!([held(2, &[0, 8, 2, 9, 9]), held(1, &[0, 8, 2, 9, 9])], [1, 2]);
 }

@@ -148,4 +148,20 @@ mod tests {
         repairs.list_last(&end);
         assert!(repairs.is_empty(), "nothing is in flight");
     }
+
+    #[test]
+    fn the_last_block_in_flight_is_the_last_one_that_has_not_arrived() {
+        let layout = Layout::whole(Bytes::new(100_000), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
+        let mut end = SendingEnd::new(&setup, Rate::from_mbps(1));
+        end.frontier.pass(20);
+        let last = |end: &SendingEnd| {
+            let mut repairs = Repairs::default();
+            repairs.list_last(end);
+            repairs.head()
+        };
+        assert_eq!(last(&end), 19..20);
+        end.frontier.set_there(18..20);
+        assert_eq!(last(&end), 17..18);
+    }
 }

@@ -198,4 +198,16 @@ mod tests {
             prop_assert_eq!(tallies.is_complete(), model.len() == 52);
         }
     }
+    #[test]
+    fn only_an_incomplete_segment_of_the_object_has_a_tally() {
+        let layout = Layout::new(Bytes::new(3), Bytes::new(2), Bytes::new(1), 1).unwrap();
+        let mut tallies = Tallies::new(layout);
+        let blocks = |tallies: &mut Tallies| {
+            [0, 1, 2].map(|segment| tallies.open(segment).map(|tally| tally.blocks()))
+        };
+        assert_eq!(blocks(&mut tallies), [Some(2), Some(1), None]);
+        let first = Block { segment: 0, index: 0 };
+        assert!(tallies.skip(BlockRange { first, count: 2 }));
+        assert_eq!(blocks(&mut tallies), [None, Some(1), None]);
+    }
 }

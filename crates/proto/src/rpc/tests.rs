@@ -213,6 +213,7 @@ fn a_cancelled_call_stops_its_method_and_its_late_answer_is_ignored() {
     callee.on_message(caller.poll(Time::ZERO).expect("a call"), ROOM).expect("honest");
     caller.cancel(id);
     assert_eq!(caller.on_message(Message::Answer(id, Ok(Vec::new()))), Ok(None));
+    assert!(caller.is_busy(), "the cancellation waits to be sent");
     let cancel = caller.poll(Time::ZERO).expect("it tells");
     assert_eq!(callee.on_message(cancel, ROOM), Ok(Some(Order::Stop(id))));
     callee.answer(id, Ok(Vec::new()));
@@ -226,6 +227,9 @@ fn a_cancelled_call_stops_its_method_and_its_late_answer_is_ignored() {
 #[test]
 fn a_call_ends_at_its_deadline_and_the_callee_knows_the_time_that_is_left() {
     let (mut caller, at) = (Caller::new(1), |millis| Time::ZERO + Span::from_millis(millis));
+    caller.call(request(b""), Time::ZERO).expect("there is room");
+    assert!(matches!(caller.poll(Time::ZERO), Some(Message::Call(call)) if call.within == 0));
+    assert_eq!(caller.deadline(), None, "this call has no limit");
     let limited = Request { within: Some(Span::from_millis(500)), ..request(b"") };
     let id = caller.call(limited, Time::ZERO).expect("there is room");
     let sent = caller.poll(at(200));
@@ -432,4 +436,14 @@ fn running_methods_and_those_with_items_are_counted() {
     caller.cancel(3);
     assert_eq!(caller.lost(), [5]);
     assert!(!caller.is_busy());
+}
+
+#[test]
+fn a_call_may_have_the_longest_name_and_the_longest_request() {
+    let mut callee = Callee::new(true, false);
+    let longest = Call { method: "x".repeat(MAX_NAME), body: vec![0; MAX_BODY], ..call(1) };
+    assert!(matches!(callee.on_message(Message::Call(longest), ROOM), Ok(Some(Order::Run(_)))));
+    assert!(Caller::new(1).call(request(&[0; MAX_BODY]), Time::ZERO).is_ok());
+    callee.answer(1, Ok(vec![0; MAX_BODY]));
+    assert!(matches!(callee.poll(), Some(Message::Answer(1, Ok(_)))));
 }

@@ -443,6 +443,25 @@ fn of_the_writers_without_a_stream_the_one_that_ended_first_is_forgotten() {
 }
 
 #[test]
+fn a_writer_without_a_record_is_new_only_if_nothing_was_discarded_since_it_was_known() {
+    let known = |forgotten, is_first, seen| {
+        let forgotten = Vec::from([(CLIENT.client, forgotten)]);
+        let mut writers = Writers::new(Rows { writers: Vec::new(), forgotten });
+        writers.begin(CLIENT, 1, is_first, seen).expect("there is room");
+        writers.known(CLIENT, 1, 1, true)
+    };
+    for (forgotten, is_first, seen, outcome) in [
+        (0, false, None, Known::New),
+        (2, true, None, Known::New),
+        (2, false, Some(2), Known::New),
+        (2, false, Some(1), Known::Unknown),
+        (2, false, None, Known::Unknown),
+    ] {
+        assert_eq!(known(forgotten, is_first, seen), outcome, "{forgotten} {is_first} {seen:?}");
+    }
+}
+
+#[test]
 fn the_outcomes_of_the_last_64_edits_are_remembered() {
     let mut writers = Writers::default();
     writers.begin(CLIENT, 1, true, None).expect("there is room");

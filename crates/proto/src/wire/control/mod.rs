@@ -385,6 +385,18 @@ mod tests {
     }
 
     #[test]
+    fn a_done_has_a_round_and_a_number_of_a_datagram() {
+        let decodes = |round, highest| {
+            let highest = PacketNumber(highest);
+            let done = Control::Done(Done { segment: 1, round, sent_to: 7, highest });
+            Control::decode(&encoded(&done)) == Ok(done)
+        };
+        assert_eq!([decodes(0, 9), decodes(1, 9)], [false, true]);
+        let most = Header::NUMBERS;
+        assert_eq!([most - 1, most].map(|highest| decodes(1, highest)), [true, false]);
+    }
+
+    #[test]
     fn a_report_of_runs_of_1100_bytes_covers_its_whole_slice() {
         let end = |count| {
             let missing = (0..count).map(|n| 2 * n..2 * n + 1);
