@@ -71,5 +71,8 @@ mod tests {
         pending.set(at(90), 2.0);
         assert_eq!((pending.due(), pending.take(at(39))), (at(40), None));
         assert_eq!((pending.take(at(40)), pending.take(at(99))), (Some(2.0), None));
+        pending.set(at(90), 3.0);
+        pending.set(at(80), 4.0);
+        assert_eq!((pending.due(), pending.take(at(80))), (at(80), Some(4.0)));
     }
 }

@@ -103,4 +103,42 @@ mod tests {
         departures.note(at(5), 7, Span::ZERO);
         assert_eq!(departures.span(7, 9), None);
     }
+
+    #[test]
+    fn notes_are_a_millisecond_or_a_256th_of_a_round_trip_apart() {
+        let notes = |rtt, micros: u64| {
+            let mut departures = Departures::default();
+            departures.note(at(0), 0, Span::from_millis(rtt));
+            departures.note(at(micros), 1, Span::from_millis(rtt));
+            departures.notes.len()
+        };
+        assert_eq!([notes(10, 999), notes(10, 1_000)], [1, 2]);
+        assert_eq!([notes(512, 1_999), notes(512, 2_000)], [1, 2]);
+    }
+
+    #[test]
+    fn the_last_datagram_before_a_pause_of_a_millisecond_is_noted_once() {
+        let notes = |count: u64, micros| {
+            let mut departures = Departures::default();
+            departures.note_burst(at(0), 0, count);
+            departures.note_burst(at(micros), count, 1);
+            departures.notes.into_iter().collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(notes(32, 1_000), [(0, at(0)), (31, at(0)), (32, at(1_000))]);
+        assert_eq!(notes(32, 999), [(0, at(0))]);
+        assert_eq!(notes(1, 1_000), [(0, at(0)), (1, at(1_000))]);
+    }
+
+    #[test]
+    fn a_note_is_kept_until_the_next_one_is_forgotten_too() {
+        let mut departures = Departures::default();
+        for number in [0, 10, 20] {
+            departures.note(at(number * 1_000), number, Span::ZERO);
+        }
+        let mut left = |number| {
+            departures.forget(number);
+            departures.notes.len()
+        };
+        assert_eq!([9, 10, 19, 90].map(&mut left), [3, 2, 2, 1]);
+    }
 }

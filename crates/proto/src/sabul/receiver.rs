@@ -148,3 +148,21 @@ impl<const RELEASE: bool> ReceivingFlow for Flow<RELEASE> {
         first.map_or(Wake::OnInput, |at| Wake::At(at, Why::Report))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_with_news_is_sent_once_an_interval() {
+        let ms = |ms| Time::ZERO + Span::from_millis(ms);
+        let mut every = Every::new(ms(5), 0.01);
+        assert_eq!((every.due(), every.take(ms(90))), (None, None));
+        every.news = true;
+        assert_eq!((every.due(), every.take(ms(4))), (Some(ms(5)), None));
+        assert_eq!((every.take(ms(7)), every.due(), every.take(ms(90))), (Some(1), None, None));
+        every.news = true;
+        assert_eq!((every.due(), every.take(ms(16))), (Some(ms(17)), None));
+        assert_eq!(every.take(ms(17)), Some(2));
+    }
+}

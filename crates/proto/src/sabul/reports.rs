@@ -146,3 +146,31 @@ impl Reports {
         waiting.map(|at| if full { at.max(self.began + self.interval) } else { at })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+    use crate::units::Bytes;
+
+    #[test]
+    fn the_next_report_waits_for_a_loss_and_after_32_reports_for_the_next_interval() {
+        let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
+        let setup = Setup::new(FlowId(7), layout, Span::from_millis(100));
+        let ms = |ms| Time::ZERO + Span::from_millis(ms);
+        let mut reports = Reports::new(ms(5), &setup);
+        assert_eq!([reports.next(false), reports.next(true)], [None, None]);
+        reports.note_gap(3..5);
+        assert_eq!([reports.next(false), reports.next(true)], [None, Some(ms(5))]);
+        assert_eq!(reports.reported(2..8), 4);
+        reports.made = MOST_AT_ONCE - 1;
+        assert_eq!(reports.next(true), Some(ms(5)));
+        reports.made = MOST_AT_ONCE;
+        assert_eq!(reports.next(true), Some(ms(15)));
+        let mut release = Reports::release(ms(5), &setup);
+        assert_eq!([release.next(false), release.next(true)], [None, Some(ms(25))]);
+        release.made = MOST_AT_ONCE;
+        assert_eq!(release.next(true), Some(ms(25)));
+    }
+}

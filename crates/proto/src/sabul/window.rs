@@ -141,4 +141,50 @@ mod tests {
         assert_eq!(after(1_500, 160), Some(100.0), "an older acknowledgement");
         assert_eq!(after(2_500, 340), Some(100.0 + (180.0 - 100.0) / 8.0));
     }
+
+    /// The window's size, for an interval of 10 ms and a round trip of 90 ms.
+    fn size(window: &Window) -> u64 {
+        window.size(Span::from_millis(10), Span::from_millis(90))
+    }
+
+    #[test]
+    fn the_window_grows_with_acknowledgements_to_rate_times_delay() {
+        let mut window = Window::new(1, Bytes::new(1_000));
+        window.note_rate(Rate::from_mbps(8));
+        window.note_rate(Rate::from_mbps(4));
+        let mut after = |acknowledged| {
+            window.on_ack(acknowledged);
+            size(&window)
+        };
+        assert_eq!([0, 50, 30, 101].map(&mut after), [1, 50, 50, 100]);
+        let mut lost = Window { rate: Rate::from_mbps(8), ..Window::new(1, Bytes::new(1_000)) };
+        lost.on_loss();
+        assert_eq!(size(&lost), 100);
+    }
+
+    #[test]
+    fn the_maximum_is_at_least_the_first_window_until_the_start_ends() {
+        let mut window = Window::new(32, Bytes::new(1_000));
+        window.on_loss();
+        assert_eq!(size(&window), 32);
+        window.end_start();
+        assert_eq!(size(&window), LEAST);
+        window.set_most(0);
+        assert_eq!(size(&window), LEAST);
+        window.set_most(1);
+        assert_eq!(size(&window), 1);
+    }
+
+    #[test]
+    fn a_window_without_a_limit_has_one_once_it_is_set_or_follows_arrivals() {
+        let mut window = Window::unlimited(Bytes::new(1_000));
+        assert_eq!(size(&window), u64::MAX);
+        window.follow_arrivals();
+        window.note_arrivals(Time::ZERO, 0);
+        assert_eq!(size(&window), u64::MAX);
+        window.note_arrivals(Time::ZERO + Span::from_secs(1), 100);
+        assert_eq!(size(&window), 10 + MORE);
+        window.set_most(20);
+        assert_eq!(size(&window), 20);
+    }
 }

@@ -58,3 +58,49 @@ impl Clock {
 fn micros(time: Time) -> i64 {
     time.as_nanos().div_ceil(1_000) as i64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Time {
+        Time::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_stamp_continues_the_last_one_beyond_its_wrap() {
+        let mut clock = Clock::new();
+        let wrap = 1_i64 << 32;
+        let stamps = [u32::MAX - 9, 10, u32::MAX - 9].map(|at| clock.stamp(at));
+        assert_eq!(stamps, [wrap - 10, wrap + 10, wrap - 10]);
+        assert_eq!(
+            [5, u32::MAX].map(|at| Clock { last: Some(0), ..Clock::new() }.stamp(at)),
+            [5, -1]
+        );
+    }
+
+    #[test]
+    fn the_least_offset_is_kept_for_one_to_two_windows() {
+        let mut clock = Clock::new();
+        let mut after = |nanos, stamp| {
+            clock.on_arrival(at(nanos), stamp);
+            clock.least
+        };
+        // Times are rounded up to a microsecond.
+        assert_eq!(after(1_001, 0), [None, Some(2)]);
+        assert_eq!(after(30_000_000_000, 29_999_900), [None, Some(2)]);
+        assert_eq!(after(30_000_001_001, 29_999_902), [Some(2), Some(100)]);
+        assert_eq!(after(60_000_001_001, 59_999_802), [Some(100), Some(200)]);
+    }
+
+    #[test]
+    fn a_frame_is_due_after_its_stamp_the_least_offset_and_the_rest_of_the_deadline() {
+        let (now, beyond) = (at(2_000_000), Span::from_millis(10));
+        let due = |least, stamp| Clock { least, ..Clock::new() }.due(now, stamp, beyond);
+        assert_eq!(due([None, None], 600), at(12_000_000));
+        assert_eq!(due([None, Some(500)], 600), at(11_100_000));
+        assert_eq!(due([Some(400), Some(500)], 600), at(11_000_000));
+        assert_eq!(due([None, Some(500)], 1_501), at(12_000_000), "at the latest 10 ms from now");
+        assert_eq!(due([None, Some(500)], -20_000), Time::ZERO);
+    }
+}

@@ -118,3 +118,85 @@ impl Kept {
         *self = Kept::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SYMBOL: u16 = 1_000;
+
+    fn at(nanos: u64) -> Time {
+        Time::from_nanos(nanos)
+    }
+
+    fn keep(kept: &mut Kept, frame: u32, length: u32, until: Time) {
+        let head = Head { frame, index: 0, repairs: 0, length, skipped: 0, at: 0 };
+        kept.keep(head, head.shape(SYMBOL).expect("a shape"), until);
+    }
+
+    /// Number of symbols that a request of `receiver` for `ranges` of frame 0 adds.
+    fn added(kept: &mut Kept, now: Time, rtt: Span, ranges: &[(u16, u16)], receiver: u32) -> usize {
+        let before = kept.wanted.len();
+        kept.request(now, rtt, &Request { frame: 0, ranges: ranges.to_vec() }, receiver);
+        kept.wanted.len() - before
+    }
+
+    #[test]
+    fn frames_are_kept_in_64_mib_and_until_their_time() {
+        let mut kept = Kept::default();
+        (0..4).for_each(|frame| keep(&mut kept, frame, 1 << 24, at(5)));
+        assert_eq!((kept.bytes, kept.holds(0)), (BYTES, true));
+        keep(&mut kept, 4, 1, at(6));
+        assert_eq!(
+            (kept.bytes, kept.holds(0), kept.holds(1)),
+            (BYTES - (1 << 24) + 1, false, true)
+        );
+        kept.forget(at(5));
+        assert_eq!((kept.next_end(), kept.frames.len()), (Some(at(5)), 4));
+        kept.forget(at(6));
+        assert_eq!((kept.next_end(), kept.bytes), (Some(at(6)), 1));
+        kept.forget(at(7));
+        assert_eq!((kept.next_end(), kept.bytes), (None, 0));
+    }
+
+    #[test]
+    fn a_frame_that_is_dropped_is_no_longer_wanted() {
+        let mut kept = Kept::default();
+        (0..2).for_each(|frame| keep(&mut kept, frame, 2_000, at(5 + u64::from(frame))));
+        for frame in [0, 1] {
+            kept.request(at(0), Span::ZERO, &Request { frame, ranges: Vec::from([(0, 1)]) }, 1);
+        }
+        kept.forget(at(6));
+        assert_eq!(kept.wanted, [(1, 0), (1, 1)]);
+        let next = kept.next().map(|(head, _)| (head.frame, head.index));
+        assert_eq!((next, kept.wants()), (Some((1, 0)), true));
+        kept.next();
+        assert!(!kept.wants() && kept.next().is_none());
+    }
+
+    #[test]
+    fn a_symbol_is_sent_once_more_after_a_round_trip() {
+        let mut kept = Kept::default();
+        keep(&mut kept, 0, 4_000, Time::NEVER);
+        let rtt = Span::from_nanos(10);
+        let mut ask = |nanos, ranges: &[(u16, u16)]| added(&mut kept, at(nanos), rtt, ranges, 1);
+        assert_eq!([ask(0, &[(1, 1)]), ask(9, &[(1, 1)]), ask(10, &[(1, 1)])], [1, 0, 1]);
+        // Symbols 0, 2 and 3 are due; a range may end beyond the frame.
+        assert_eq!(ask(19, &[(0, u16::MAX)]), 3);
+        assert_eq!(ask(40, &[(0, 3), (0, 3)]), 4, "at most one frame's symbols");
+    }
+
+    #[test]
+    fn a_receiver_gets_its_share_and_all_receivers_four_shares() {
+        assert_eq!([share(0), share(3), share(4), share(100)], [16, 16, 17, 41]);
+        let mut kept = Kept::default();
+        keep(&mut kept, 0, 4_000, Time::NEVER);
+        let mut ask = |last, receiver| added(&mut kept, at(0), Span::ZERO, &[(0, last)], receiver);
+        for receiver in 0..4 {
+            assert_eq!([(); 4].map(|()| ask(3, receiver)), [4; 4]);
+            assert_eq!(ask(1, receiver), 0, "18 symbols are too many");
+            assert_eq!([ask(0, receiver), ask(0, receiver)], [1, 0]);
+        }
+        assert_eq!(ask(0, 4), 0, "68 symbols were requested");
+    }
+}

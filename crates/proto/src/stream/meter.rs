@@ -282,4 +282,39 @@ mod tests {
         assert!(burst(19) < 1.02);
         assert_eq!([burst(20), burst(64), burst(65)], [20.0, 64.0, 64.0]);
     }
+
+    #[test]
+    fn a_gap_after_a_pause_longer_than_four_intervals_and_a_quarter_second_is_an_outage() {
+        let mut meter = meter();
+        meter.on_datagram(at(0), 0);
+        meter.on_datagram(at(450_000), 2);
+        meter.on_datagram(at(900_001), 4);
+        assert_eq!((meter.counts(), meter.windows[1].bursts), ((3, 1, 0), 1));
+    }
+
+    #[test]
+    fn a_window_ends_after_15_s() {
+        let mut meter = meter();
+        let mut after = |micros| {
+            meter.on_datagram(at(micros), 0);
+            meter.windows.map(|counts| counts.received)
+        };
+        assert_eq!([0, 14_999_999].map(&mut after), [[0, 1], [0, 2]]);
+        assert_eq!([15_000_000, 29_999_999].map(&mut after), [[2, 1], [2, 2]]);
+        assert_eq!(after(30_000_000), [2, 1]);
+    }
+
+    #[test]
+    fn a_difference_counts_a_sixteenth_and_a_minute_at_most() {
+        let mut meter = meter();
+        let mut after = |offset| {
+            meter.on_frame(offset);
+            (meter.jitter, meter.jitter())
+        };
+        assert_eq!(after(0), (0, Span::ZERO));
+        assert_eq!(after(1_600), (1_600, Span::from_micros(100)));
+        assert_eq!(after(1_600), (1_500, Span::from_micros(93)));
+        assert_eq!(after(0), (1_500 + 1_600 - 94, Span::from_micros(187)));
+        assert_eq!(after(i64::MAX).0, 3_006 + 60_000_000 - 188);
+    }
 }
