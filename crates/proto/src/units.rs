@@ -228,6 +228,16 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_of_bytes_is_at_least_zero() {
+        let left = |less| {
+            let mut bytes = Bytes::new(7);
+            bytes -= Bytes::new(less);
+            bytes.get()
+        };
+        assert_eq!([0, 3, 7, 8].map(left), [7, 4, 0, 0]);
+    }
+
+    #[test]
     fn units_divide_into_each_other() {
         let size = Bytes::new(125_000_000);
         let rate = Rate::from_mbps(1_000);

@@ -216,9 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_format_2_has_a_length_of_four_bytes() {
+    fn a_header_has_a_length_of_two_or_four_bytes_and_an_order() {
         let second = [MAGIC, &[2, 0, 0x76, 0, 0, 0], &BIG[10..]].concat();
         assert_eq!(Array::parse(&second), Array::parse(BIG));
+        assert_eq!(Array::parse(BIG).map(|array| array.fortran_order), Ok(false));
+        let columns = core::str::from_utf8(&BIG[10..128]).unwrap().replace("False", "True ");
+        let columns = [&BIG[..10], columns.as_bytes(), &BIG[128..]].concat();
+        assert_eq!(Array::parse(&columns).map(|array| array.fortran_order), Ok(true));
         let beyond = [MAGIC, &[2, 0, 0x76, 0, 1, 0], &BIG[10..]].concat();
         assert_eq!(Array::parse(&beyond), Err(ArrayError::Format));
     }

@@ -98,6 +98,7 @@ fn a_value_that_was_taken_ahead_of_its_round_does_not_come_twice() {
     log.push(message(1, "a"));
     log.push(message(2, "b"));
     assert!(matches!(latest.take(&log), Some(Taken::Message(m)) if m.number == 1));
+    assert_eq!(latest.behind(&log), 1, "the round still has `b`");
     log.push(message(3, "b"));
     assert_eq!(take(&mut latest, &log), [3]);
     log.push(message(4, "a"));
@@ -182,9 +183,10 @@ fn each_number_is_new_once_and_lost_numbers_are_counted() {
     assert!(numbers.has(12) && !numbers.has(11) && !numbers.has(14));
     // Number 11 leaves the window of 1,024.
     assert_eq!(numbers.mark(11 + 1_023), fresh(0, false));
+    assert!(!numbers.has(11));
     assert_eq!(numbers.mark(11 + 1_024), fresh(1, false));
     assert_eq!([11, 12].map(|number| numbers.mark(number)), [Placed::Old, Placed::Twice]);
-    assert!(numbers.has(11) && numbers.has(5));
+    assert!(numbers.has(11) && numbers.has(5) && !numbers.has(1_036));
     let before = numbers.missing();
     assert_eq!(before, 1_020);
     // A jump skips 1,999 numbers. The last 1,023 of them are in the new window and not yet lost.
@@ -510,6 +512,7 @@ fn a_new_code_and_wait_apply_from_the_next_group_on() {
     assert_eq!([next(&mut cutter), next(&mut cutter)], [(2, None), (1, due(5))]);
     assert_eq!(next(&mut cutter), (1 + 3, None));
     assert_eq!(cutter.count(), 4, "repairs do not count");
+    assert!(alloc::format!("{cutter:?}").contains("repairs: 3"));
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Burst {
     /// zero, or if the interval would be zero.
     pub fn of(rate: Rate, size: u32, datagram: Bytes) -> Option<Burst> {
         let interval = Bytes::new(datagram.get() * u64::from(size)) / rate;
-        let is_one = size > 0 && interval > Span::ZERO && interval < Span::MAX;
+        let is_one = interval > Span::ZERO && interval < Span::MAX;
         is_one.then_some(Burst { size, interval })
     }
 
