@@ -17,8 +17,8 @@ use crate::traffic::Traffic;
 const AT_DISK: usize = 16;
 /// Maximum number of concurrent listings.
 const LISTINGS: usize = 16;
-/// Number of locks of names. A disk that hangs blocks only the names that share a lock with one
-/// on it.
+/// Number of locks of names. A disk that hangs blocks only the names on that disk, and the names
+/// that share a lock with them.
 const NAMING: usize = 64;
 /// How long a listing waits while [`LISTINGS`] others run.
 const PATIENCE: Duration = Duration::from_secs(10);

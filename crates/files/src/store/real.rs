@@ -48,8 +48,8 @@ fn umask_of_proc() -> Option<u32> {
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-/// Returns the umask on systems without `/proc`. The mask is 0o077 for a moment, so a file that
-/// another thread creates meanwhile can only become more private.
+/// Returns the umask on systems without `/proc`. The mask is 0o077 for a moment, so files that
+/// other threads create meanwhile are private.
 fn umask_by_syscall() -> u32 {
     let umask = rustix::process::umask(Mode::from_bits_truncate(0o077));
     rustix::process::umask(umask);

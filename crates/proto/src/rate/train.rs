@@ -87,8 +87,8 @@ const DOUBLED: f64 = 2.0;
 /// tried, or trains were timed poorly.
 const CAREFUL: f64 = 1.25;
 /// Factor by which a clean epoch raises the rate after a well-timed train; the step then doubles
-/// with each epoch, up to [`GUESSED`]. Also the factor of each epoch once an overload has shown a
-/// ceiling.
+/// with each epoch, up to [`GUESSED`]. Also the factor of a clean epoch after a ceiling has
+/// expired.
 const NEAR: f64 = 1.04;
 /// Highest factor of a step towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;

@@ -47,7 +47,7 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// Each round costs a round trip; a copy of a few blocks costs almost nothing.
+/// Each round costs a round trip; sending a few blocks again costs almost nothing.
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",

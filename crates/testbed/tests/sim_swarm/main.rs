@@ -63,7 +63,7 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     if own == 0 { Err("the protocol sent nothing".into()) } else { Ok(outcome) }
 }
 
-/// Prints how to repeat a failed run, also after a panic.
+/// Prints how to repeat a failed run.
 struct Replay<'r> {
     row: &'r Row,
     seed: u64,
