@@ -88,4 +88,19 @@ mod tests {
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!(obedience.take(1, 1e3), 1);
     }
+
+    #[test]
+    fn the_rate_refills_what_was_taken_up_to_the_amount_in_hand() {
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        let mut obedience = Obedience::new(Time::ZERO, 1e3);
+        let mut left = |secs, in_hand, datagrams| {
+            obedience.allow(at(secs), 1e3, in_hand);
+            (obedience.left, obedience.take(datagrams, 1e3), obedience.left)
+        };
+        assert_eq!(left(1, 5e3, 3), (5e3, 0, 2e3));
+        assert_eq!(left(2, 5e3, 4), (3e3, 1, 0.0));
+        assert_eq!(left(4, 6e3, 2), (3e3, 0, 1e3), "more is in hand than ever");
+        assert_eq!(left(9, 3e3, 0), (3e3, 0, 3e3));
+        assert_eq!(left(9, 0.0, 1), (3e3, 0, 2e3), "what may arrive already stays");
+    }
 }

@@ -152,4 +152,20 @@ mod tests {
         excesses(&mut own, 1e9, 0.05, 0..12);
         assert!(own.excess(0.3) > 0.2);
     }
+
+    #[test]
+    fn loss_is_compared_after_a_fall_of_5_percent_and_again_after_half_of_that() {
+        let after = |notes: &[(f64, f64)]| {
+            let mut own = OwnLoss::new(&rules());
+            notes.iter().for_each(|(rate, loss)| own.note(*rate, *loss));
+            (own.began, own.has_stayed, own.own)
+        };
+        let (first, fell) = ((100.0, 0.1), (95.0, 0.1));
+        assert_eq!(after(&[first, (95.1, 0.1)]), (Some(first), false, 0.0));
+        assert_eq!(after(&[first, fell]), (Some(fell), true, 0.0));
+        assert_eq!(after(&[first, (100.0, 0.2)]), (Some((100.0, 0.2)), false, 0.0));
+        assert_eq!(after(&[first, fell, (92.7, 0.1)]), (Some(fell), true, 0.0));
+        assert_eq!(after(&[first, fell, (92.6, 0.09)]), (Some((92.6, 0.09)), true, 0.09));
+        assert_eq!(after(&[first, fell, (92.6, 0.0)]), (None, false, 0.0));
+    }
 }

@@ -281,40 +281,19 @@ mod tests {
         GtpSender::new(&Setup { settings, ..setup })
     }
 
-    fn request(sequence: u64, is_anew: bool, blocks: &[u64]) -> Request {
+    fn request(sequence: u64, blocks: &[u64]) -> Request {
         let blocks = &mut blocks.iter().map(|block| *block..*block + 1).peekable();
-        Request::fill(sequence, Rate::from_mbps(1), is_anew, blocks)
+        Request::fill(sequence, Rate::from_mbps(1), false, blocks)
     }
 
     #[test]
     fn a_request_for_more_runs_than_may_wait_is_refused() {
         let mut sender = sender();
         sender.wanted = (0..MAX_RUNS as u64 - 2).map(|run| 2 * run..2 * run + 1).collect();
-        sender.on_request(Time::ZERO, &request(1, false, &[600_000, 700_000]));
+        sender.on_request(Time::ZERO, &request(1, &[600_000, 700_000]));
         assert_eq!((sender.wanted.len(), sender.end.accounting.refused), (MAX_RUNS, 0));
-        sender.on_request(Time::ZERO, &request(2, false, &[800_000]));
+        sender.on_request(Time::ZERO, &request(2, &[800_000]));
         assert_eq!((sender.wanted.len(), sender.end.accounting.refused), (MAX_RUNS, 1));
         assert_eq!(sender.obeyed, 2);
-    }
-
-    #[test]
-    fn requests_wait_for_a_missing_one_up_to_a_number() {
-        let mut sender = sender();
-        let mut hear = |sequence, is_anew| {
-            sender.on_request(Time::ZERO, &request(sequence, is_anew, &[0]));
-            (sender.ahead.len(), sender.end.accounting.refused, sender.obeyed)
-        };
-        let most = MAX_AHEAD as u64;
-        for sequence in 2..=most {
-            hear(sequence, false);
-        }
-        assert_eq!(hear(most + 1, false), (MAX_AHEAD, 0, 0));
-        assert_eq!(hear(most + 2, false), (MAX_AHEAD, 1, 0));
-        // The missing request makes room, and so does a request that voids the others.
-        assert_eq!(hear(1, false), (0, 1, most + 1));
-        for sequence in 0..most {
-            hear(most + 3 + sequence, false);
-        }
-        assert_eq!(hear(2 * most, true), (0, 1, 2 * most + 2));
     }
 }
