@@ -312,7 +312,7 @@ mod tests {
         let mut pulses = Pulses::new(at(0), &setup());
         make(&mut pulses, at(0));
         pulses.set_grant(Bytes::new(500), Some(Rate::ZERO));
-        assert_eq!(pulses.due(), at(250_000));
+        assert_eq!((pulses.due(), pulses.drain()), (at(250_000), None));
         pulses.set_grant(Bytes::new(2000), None);
         assert_eq!(pulses.due(), at(20_000));
         pulses.set_socket_lost(5);

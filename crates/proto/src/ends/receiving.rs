@@ -360,3 +360,33 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
         self.with_events.remove(flow);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Block, Layout};
+    use crate::rbudp::RbudpReceiver;
+    use crate::time::Span;
+
+    #[test]
+    fn each_flow_finishes_alone_and_is_unknown_after_its_removal() {
+        let (now, layout) = (Time::ZERO, Layout::whole(Bytes::new(2_000), 1_000).unwrap());
+        let mut receiver = RbudpReceiver::default();
+        for id in [1, 2] {
+            receiver.add_flow(now, &Setup::new(FlowId(id), layout, Span::from_millis(10)));
+        }
+        let states = |receiver: &RbudpReceiver| {
+            [1, 2, 3].map(|id| {
+                let id = FlowId(id);
+                (receiver.accounting(id).is_some(), receiver.is_finished(id))
+            })
+        };
+        let first = Block { segment: 0, index: 0 };
+        receiver.skip(now, FlowId(2), BlockRange { first, count: 1 });
+        assert_eq!(states(&receiver), [(true, false), (true, false), (false, false)]);
+        receiver.skip(now, FlowId(2), BlockRange { first, count: 2 });
+        assert_eq!(states(&receiver), [(true, false), (true, true), (false, false)]);
+        receiver.remove_flow(FlowId(2));
+        assert_eq!(states(&receiver), [(true, false), (false, false), (false, false)]);
+    }
+}
