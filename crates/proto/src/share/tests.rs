@@ -99,6 +99,8 @@ fn a_full_tree_refuses_growth_and_accepts_other_edits() {
     assert_eq!(tree.apply(put("c", b"")), Err(Refusal::Full));
     assert_eq!(tree.apply(put("a", &[1; 700])), Err(Refusal::Full));
     assert_eq!(tree.apply(put("a", &vec![1; MAX_VALUE + 1])), Err(Refusal::Long));
+    let longest = put("a", &vec![1; MAX_VALUE]);
+    assert!(Tree::new(Limits::default(), 0, []).apply(longest).is_ok());
     assert!(tree.apply(put("a", &[1; 400])).is_ok());
     assert!(tree.apply(Edit { value: None, ..put("b", b"") }).is_ok());
     assert!(tree.apply(put("c", &[1; 300])).is_ok());
