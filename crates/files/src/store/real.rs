@@ -141,39 +141,14 @@ pub(crate) fn rename_new(
     }
     // A hard link replaces nothing either, but a folder and some file systems have none.
     match rustix::fs::linkat(&source, from, &folder, to, AtFlags::empty()) {
-        Ok(()) => {
-            let removed = rustix::fs::unlinkat(&source, from, AtFlags::empty());
-            if removed.is_err() {
-                let _ = rustix::fs::unlinkat(&folder, to, AtFlags::empty());
-            }
-            return Ok(removed?);
-        }
+        Ok(()) => return Ok(rustix::fs::unlinkat(&source, from, AtFlags::empty())?),
         Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
         Err(_) => {}
     }
-    rename_over_new(source, from, folder, to)
-}
-
-/// As [`rename_new`], for a file system without hard links. First creates an empty file or folder
-/// with the name `to`, which fails if the name exists. Then the rename replaces it.
-fn rename_over_new(source: impl AsFd, from: &[u8], folder: impl AsFd, to: &[u8]) -> io::Result<()> {
-    let found = rustix::fs::statat(&source, from, AtFlags::SYMLINK_NOFOLLOW)?;
-    let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-    let flags = match is_folder {
-        true => {
-            rustix::fs::mkdirat(&folder, to, Mode::RWXU)?;
-            AtFlags::REMOVEDIR
-        }
-        false => {
-            rustix::fs::openat(&folder, to, NEW_FILE, Mode::RUSR | Mode::WUSR)?;
-            AtFlags::empty()
-        }
-    };
-    let renamed = rustix::fs::renameat(&source, from, &folder, to);
-    if renamed.is_err() {
-        let _ = rustix::fs::unlinkat(&folder, to, flags);
+    match rustix::fs::statat(&folder, to, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(rustix::fs::renameat(&source, from, &folder, to)?),
+        found => Err(found.err().unwrap_or(Errno::EXIST).into()),
     }
-    Ok(renamed?)
 }
 
 /// Locks a file or folder without waiting. Returns false if the file system cannot lock it.
@@ -600,52 +575,6 @@ mod tests {
         let reported = RealFile(Handle::new(fs::File::open("/proc/self/status").unwrap()));
         assert!(reported.sync_data().is_err() && reported.sync_all().is_err());
         assert!(reported.punch(0..1).is_err() && reported.set_len(0).is_err());
-    }
-
-    #[test]
-    fn a_rename_without_hard_links_replaces_nothing_and_leaves_nothing_if_it_fails() {
-        let base = tempfile::tempdir().unwrap();
-        let path = |name: &str| base.path().join(name);
-        let folder = fs::File::open(base.path()).unwrap();
-        let rename = |from: &str, to: &str| {
-            rename_over_new(&folder, from.as_bytes(), &folder, to.as_bytes())
-        };
-        fs::create_dir_all(path("folder/inner")).unwrap();
-        fs::create_dir(path("empty")).unwrap();
-        fs::write(path("file"), "file").unwrap();
-        std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
-        for from in ["folder", "file", "link"] {
-            for to in ["folder", "empty", "file", "link"] {
-                let error = rename(from, to).unwrap_err();
-                assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{from} {to}");
-            }
-            rename(from, "new").unwrap();
-            rename("new", from).unwrap();
-        }
-        assert!(rename("folder", "folder/new").is_err() && rename("none", "new").is_err());
-        assert!(!path("folder/new").exists() && !path("new").exists());
-        assert_eq!(fs::read_to_string(path("file")).unwrap(), "file");
-        assert!(path("folder/inner").exists() && path("link").is_symlink());
-    }
-
-    #[test]
-    fn of_two_simultaneous_renames_without_hard_links_one_succeeds() {
-        let base = tempfile::tempdir().unwrap();
-        let folder = fs::File::open(base.path()).unwrap();
-        for round in 0..500 {
-            let begin = std::sync::Barrier::new(2);
-            let to = format!("to{round}");
-            let rename = |from: &str| {
-                fs::write(base.path().join(from), from).unwrap();
-                begin.wait();
-                rename_over_new(&folder, from.as_bytes(), &folder, to.as_bytes()).is_ok()
-            };
-            let (one, two) = std::thread::scope(|scope| {
-                let other = scope.spawn(|| rename("b"));
-                (rename("a"), other.join().unwrap())
-            });
-            assert_ne!(one, two, "round {round}");
-        }
     }
 
     #[test]
