@@ -339,9 +339,7 @@ fn refused(summary: &Summary) -> Option<String> {
 fn bound(by: BoundBy) -> &'static str {
     match by {
         BoundBy::Path => "by the path: it was full",
-        BoundBy::RateOption => {
-            "by --rate, --bwlimit or --receive-rate: raise it if the path has room"
-        }
+        BoundBy::RateOption => "by --rate or --bwlimit: raise it if the path has room",
         BoundBy::SenderCpu => {
             "by the sending host's CPU: larger packets (MTU 9000), or a faster core, would help"
         }

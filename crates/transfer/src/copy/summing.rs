@@ -3,7 +3,6 @@
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
-use longhaul_proto::endpoint::Origin;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -157,8 +156,6 @@ fn find_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: boo
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
-    let receives = attempt.capacity();
-    let fixed_rate = fixed_rate || receives.is_some_and(|it| it.origin == Origin::Given);
     let ends = Ends { all, from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
     ends.bound(elapsed)
 }
