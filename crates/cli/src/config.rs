@@ -97,7 +97,10 @@ pub(crate) fn names(place: &Location) -> Vec<String> {
             let host = destination.rsplit_once('@').map(|(_, host)| host.to_owned());
             [destination.clone()].into_iter().chain(host).collect()
         }
-        Location::Daemon { host, port, .. } => vec![format!("{host}:{port}"), host.clone()],
+        Location::Daemon { host, port, .. } => {
+            let names = vec![format!("{host}:{port}"), host.clone(), format!("[{host}]")];
+            names.into_iter().chain(place.server()).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -437,7 +440,7 @@ mod tests {
     fn a_pin_applies_to_each_server_with_its_name() {
         let id = "lh1:eqjnfsyiw2ozu7vdjphd2n54w4bluhuxjnosjepvuz3efkeqkvj4rksu".to_owned();
         let text = format!("[host.a]\nserver-id = \"{id}\"\n");
-        let pins = [ServerPin { server: Some("a:1".to_owned()), id }];
+        let pins = [ServerPin { server: Some("a:1".to_owned()), id: "another".to_owned() }];
         for words in [["a:x", "lh://a/y"], ["lh://a:1/x", "lh://a:2/y"]] {
             let places = words.map(|place| place.parse().unwrap());
             let wanted = Wanted { places: &places, pins: &pins, ..FOR_ALL };

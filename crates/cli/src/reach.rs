@@ -108,8 +108,8 @@ pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     }
 }
 
-/// Each pin with a name must name one of the servers, no server may have pins with different ids,
-/// and all pins without a name must have the same id.
+/// Each pin with a name must name one of the servers, no server may have pins with different ids
+/// for the same name, and all pins without a name must have the same id.
 fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
     let usage = |what: String, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     let servers = || {
@@ -141,7 +141,11 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
         let (Location::Daemon { host, port, .. }, Some(name)) = (place, place.server()) else {
             continue;
         };
-        let mut own = pins.iter().filter(|pin| pin.names(host, *port));
+        // A pin with the port comes before one without.
+        let length = |pin: &ServerPin| pin.server.as_ref().map_or(0, String::len);
+        let of_it = || pins.iter().filter(|pin| pin.names(host, *port));
+        let longest = of_it().map(length).max();
+        let mut own = of_it().filter(|pin| Some(length(pin)) == longest);
         let Some(first) = own.next() else { continue };
         if let Some(other) = own.find(|pin| pin.id != first.id) {
             let what = format!("--server-id gives {name} two ids, {} and {}", first.id, other.id);
@@ -281,7 +285,8 @@ mod tests {
             let refusal = refused(&pins);
             assert!(refusal.contains("a and b") && refusal.contains("HOST=ID"), "{refusal}");
         }
-        let refusal = refused(&[(Some("h1"), "a"), (Some("h1:7717"), "b")]);
+        assert_eq!(check(&[(Some("h1"), "a"), (Some("h1:7717"), "b")], &places), Ok(()));
+        let refusal = refused(&[(Some("h1"), "a"), (Some("H1"), "b")]);
         assert!(refusal.contains("h1:7717 two ids, a and b"), "{refusal}");
         let refusal = check(&[(Some("h3"), "a")], &["me@h3:c", "here"]).unwrap_err();
         assert!(refusal.contains("ssh"), "{refusal}");

@@ -40,7 +40,7 @@ impl Retries {
     ) -> Result<T, Error> {
         let begun = Instant::now();
         if let Some(pause) = self.first(self.connected.map(|at| at.elapsed())) {
-            sleep(pause.min(self.retry_for)).await;
+            sleep(pause.min(self.retry_for.max(PAUSES.0))).await;
         }
         loop {
             let ended = connect().await;

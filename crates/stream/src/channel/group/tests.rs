@@ -232,6 +232,6 @@ fn a_socket_of_which_each_receive_fails_does_not_keep_the_thread_busy() {
             received.as_mut().poll(context)
         });
         tokio::time::timeout(10 * PAUSE, counted).await.expect_err("nothing can be received");
-        assert!((5..=30).contains(&polls), "{polls}");
+        assert!((1..=30).contains(&polls), "{polls}");
     });
 }
