@@ -28,7 +28,7 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
-    /// Counts each name found, and can cancel the walk.
+    /// Counts the examined names, and can cancel the walk.
     pub(crate) watch: Watch,
     pub(crate) memory: Box<dyn ListMemory>,
 }

@@ -16,8 +16,7 @@ impl SegmentWatch {
         SegmentWatch(Arc::downgrade(connection))
     }
 
-    /// Returns the number so far; `None` after the session's end, or if the kernel does not report
-    /// it.
+    /// Returns the counts so far; `None` after the session's end, or if the kernel reports none.
     pub fn now(&self) -> Option<Segments> {
         tcp_segments(&*self.0.upgrade()?).ok()
     }

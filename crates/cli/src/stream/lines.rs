@@ -20,8 +20,7 @@ impl Lines {
         Lines { notes }
     }
 
-    /// Prints the number of receivers and the method that meets the deadline; as JSON, also the
-    /// measured path.
+    /// Prints the number of receivers and the repair method; as JSON, also the measured path.
     pub(super) fn way(self, sent: &StreamSent) {
         if self.notes.json {
             console::out(json!({

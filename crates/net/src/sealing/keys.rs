@@ -106,9 +106,9 @@ pub enum Direction {
 /// The packet-number space of a datagram within a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Blocks of the object.
+    /// Datagrams of [`Kind::Data`].
     Data,
-    /// Everything else that is sealed: control messages and challenges. Sealed in every suite.
+    /// All other datagrams. Sealed in every suite.
     Control,
 }
 

@@ -2,7 +2,7 @@
 //! server) to several subscribers.
 //!
 //! A room keeps its newest messages in one [`Log`]. A subscriber is a [`Cursor`] into the log, so a
-//! slow subscriber needs no memory of its own and never delays other subscribers.
+//! slow subscriber needs no copies of messages and never delays other subscribers.
 //!
 //! - [`Mode`]: what a subscriber gets from the log.
 //! - [`Seen`]: detects duplicate messages, after a lost connection or around a ring of servers.

@@ -29,8 +29,8 @@ const LEAST_LOSS: f64 = 0.000_5;
 /// remembered.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// With the error of a loss ratio from few reports, the addition stays within 1 %. A remembered
-/// ratio has no such error, so its share may be larger.
+/// A loss ratio from few reports may be too high, so its share is smaller than that of a remembered
+/// loss ratio.
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;
 /// At this loss ratio and above, no symbols are sent.

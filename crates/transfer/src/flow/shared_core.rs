@@ -2,8 +2,7 @@
 //!
 //! A port drives each flow separately, but a core that divides a host's capacity has to know all
 //! flows. So each flow has its own [`Receiver`], which is only a handle to the shared core. The
-//! handle passes the flow's input to the core. Each output of the core goes to its flow, and wakes
-//! the flow. All flows of a port run on one thread, so they do not contend for the lock.
+//! handle passes the flow's input to the core, and returns the core's output for the flow.
 //!
 //! The core also gets the rate of other traffic on this host's access link, if it uses that rate.
 

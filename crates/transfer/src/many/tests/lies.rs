@@ -170,7 +170,7 @@ const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
 const OF_A_THIRD: u64 = LEN / 6;
 
 /// Copies one object from three servers, or one from each. The first server lies. Checks that this
-/// server is excluded for the given reason before it has sent more than `most` bytes.
+/// server is excluded for the given reason before more than `most` of its bytes have arrived.
 fn copy_with_liar(
     lies: fn(&str) -> Option<&'static Row>,
     replicas: bool,
