@@ -21,7 +21,7 @@ pub(super) struct Counted {
 /// Bytes of other traffic since the counter was created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Others {
-    /// The interfaces' count minus our sockets' count.
+    /// The interfaces' count minus our sockets' count, but at least `reported` minus [`WAITING`].
     sum: i64,
     /// The largest `sum` so far.
     reported: i64,

@@ -19,8 +19,7 @@
 //! - [`Meter`]: losses, bursts and jitter of a path, from arrivals.
 //! - [`Arrivals`] and [`Ceiling`]: the rate that the path carries, as a limit of the sending rate.
 //! - [`Plan`]: the rate and the repairs for a measured path.
-//! - [`choose`]: the [`Way`] to meet the deadline (payloads of several frames, repair, or a code),
-//!   chosen from deadline, round-trip time, jitter and loss.
+//! - [`choose`]: the [`Way`] to meet the deadline, from round-trip time, jitter and loss.
 
 mod ceiling;
 mod choose;

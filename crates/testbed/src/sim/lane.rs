@@ -53,7 +53,7 @@ impl Lane {
         }
     }
 
-    /// Takes a packet; appends all messages that can be delivered to `out`.
+    /// Takes a packet; appends to `out` all messages that can now be delivered.
     pub(super) fn take(
         &mut self,
         fabric: &mut Fabric,

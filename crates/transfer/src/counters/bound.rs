@@ -111,7 +111,7 @@ mod tests {
         let behind = Times { awake, busy: cpu, ..Times::default() };
         assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
         assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
-        // Hashing does not count as disk time.
+        // If most of the disk time is CPU time for hashing, the disk is not the bottleneck.
         let writing = |cpu| {
             let (disk, disk_cpu) = (Span::from_nanos(90), Span::from_nanos(cpu));
             Times { disk, disk_cpu, ..Times::default() }

@@ -101,7 +101,8 @@ impl Terms {
     }
 }
 
-/// Returns an error for invalid sizes, because the sizes may come from the other side.
+/// Returns the layout for these sizes; an error if they are invalid, because they may come from the
+/// other side.
 pub(crate) fn layout(object_len: u64, segment: Bytes, block: u32) -> Result<Layout, Error> {
     Layout::new(Bytes::new(object_len), segment, Bytes::new(CHUNK), block).map_err(|error| {
         let what = format!(

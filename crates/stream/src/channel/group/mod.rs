@@ -2,8 +2,8 @@
 //!
 //! A room is a server's meeting point for clients: each message goes to all subscribers. The server
 //! joins a multicast group of its network, and passes messages between the room and the group. A
-//! member is a client that asks the server over a session for the group and its key. It needs a
-//! right to the room.
+//! member is a client that asks the server over a session for the group and its key. A member needs
+//! a right to the room.
 //!
 //! - [`epoch`]: the keys. Each sender has its own number, flow and key, so no two senders use the
 //!   same nonce with a key. A subscriber has the keys of all flows. A new epoch (new keys) begins

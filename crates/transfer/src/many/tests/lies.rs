@@ -162,11 +162,11 @@ const LEN: u64 = 90_000_000;
 const LEN_OF_PART: u64 = 36_000_000;
 /// The liar's object is this many times longer, so it is still sending when it is detected.
 const LONGER: usize = 4;
-/// Maximum bytes that a liar with its own object may send before it is excluded: half of this
-/// object.
+/// Maximum bytes that may arrive from a liar with its own object before it is excluded: half of
+/// this object.
 const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
-/// Maximum bytes that a lying replica may send before it is excluded: half of one source's third of
-/// the object.
+/// Maximum bytes that may arrive from a lying replica before it is excluded: half of one source's
+/// third of the object.
 const OF_A_THIRD: u64 = LEN / 6;
 
 /// Copies one object from three servers, or one from each. The first server lies. Checks that this
