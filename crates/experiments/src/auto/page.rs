@@ -271,10 +271,11 @@ pub(super) static GRID: Experiment = Experiment {
             In the name of a condition, a percentage is a share of the path's rate or, for \
             reports, of all reports.\n\n\
             Each cell is run with 20 seeds (41 to 60), which also lengthen the round trip by up \
-            to 2 % and the queue by up to about 4 %. A cell has the value of its third worst seed, so two of the 20 seeds (a \
-            tenth) are worse. A hash of the cells' names (FNV-1a, bit 32) splits the cells into \
-            halves, so that a law can be tuned on one half (tuned) and judged on the other \
-            (reported). The tuning did not respect this split; see the lessons.\n\n\
+            to 2 % and the queue by up to about 4 %. A cell has the value of its third worst \
+            seed, so two of the 20 seeds (a tenth) are worse. A hash of the cells' names (FNV-1a, \
+            bit 32) splits the cells into halves, so that a law can be tuned on one half (tuned) \
+            and judged on the other (reported). The tuning did not respect this split; see the \
+            lessons.\n\n\
             The value of a run *alone* is the time that the path needs for the object, divided by \
             the time from the first datagram until the sender knows that everything has arrived. \
             The value beside TCP is the copy's goodput as a share of a fair share, which is the \

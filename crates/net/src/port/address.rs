@@ -106,8 +106,8 @@ impl AddressRule {
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
             // The newest unvalidated address counts, so an old path that still delivers cannot
-            // delay a move. But each address stays pending for at least [`REPEAT`], so two addresses
-            // do not replace each other at every datagram.
+            // delay a move. But each address stays pending for at least [`REPEAT`], so that two
+            // addresses do not replace each other at every datagram.
             if self.pending.as_ref().is_some_and(|p| now.since(p.since) < REPEAT) {
                 return Advice::Nothing;
             }

@@ -23,7 +23,7 @@
 //! | server | [`Held`] | in a push, while the server waits: another copy holds the destination |
 //! | receiving end | [`Needless`] | these chunks are no longer needed |
 //! | receiving end | [`Named`] | these files have their final names; only on request |
-//! | receiving end | [`DeletedNames`] | names that were removed, or would be in a dry run; on request |
+//! | receiving end | [`DeletedNames`] | removed names; of a dry run: names to remove; on request |
 //! | receiving end | [`PassEnd`] | the pass has ended, and these chunks must be sent again |
 //! | receiving end | [`Lease`] | with several sources: the chunks that this source sends next |
 //! | receiving end | [`Outcome`] | the result: everything has its final name or has failed |
