@@ -1,4 +1,4 @@
-//! Rate control laws for protocols that have none, and the results of a law.
+//! Rate control laws for protocols that do not define one, and the results of a law.
 
 use crate::time::Span;
 use crate::units::Rate;

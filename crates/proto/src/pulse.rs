@@ -101,13 +101,13 @@ impl Pulses {
         self.drain
     }
 
-    /// Sets the number of datagrams that the host's socket dropped; never shrinks.
+    /// Sets the number of datagrams that the receiving host dropped; never shrinks.
     pub fn set_socket_lost(&mut self, lost: u64) {
         self.news |= lost > self.socket_lost;
         self.socket_lost = self.socket_lost.max(lost);
     }
 
-    /// Number of datagrams that the host's socket dropped so far.
+    /// Number of datagrams that the receiving host dropped so far.
     pub fn socket_lost(&self) -> u64 {
         self.socket_lost
     }

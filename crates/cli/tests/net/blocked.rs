@@ -291,7 +291,7 @@ fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
     });
 }
 
-/// Sets Reno for TCP on `host`. Reno treats every loss as congestion (RFC 5681); BBR does not.
+/// Sets Reno for TCP on `host`. Reno treats every loss as congestion (RFC 5681).
 fn slow_down_at_each_loss(wan: &Wan, host: &str) {
     let mut set = Command::new("sh");
     set.args(["-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"]);

@@ -68,7 +68,7 @@ pub(super) fn cells_of_datagrams() -> Vec<Cell> {
     cells().into_iter().filter(|cell| cell.row.is_some()).collect()
 }
 
-/// Permits to run a cell, for all tests together: more programs than these would need would wait
+/// Permits to run a cell, for all tests together. With more cells at once, the programs would wait
 /// seconds for the CPU, and miss the time limits of their peers.
 static PERMITS: Semaphore = Semaphore::const_new(8);
 

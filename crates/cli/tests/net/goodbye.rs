@@ -1,4 +1,5 @@
-//! Commands close their sessions before they end, and a server that shuts down is left in peace.
+//! Commands close their sessions before they end, and do not return too often to a server that
+//! shuts down.
 
 use std::cell::Cell;
 use std::fs;
@@ -52,7 +53,7 @@ fn mount_closes_its_session_at_an_unmount_and_at_a_signal() {
             }
         }
         mounted.child.ended().is(0, &[]);
-        // The requests that have not ended, and whether the file has.
+        // The number of running requests, and whether the request for the file has ended.
         let (left, has_ended) = (Cell::new(0), Cell::new(false));
         pair.server.child().event(|event| {
             left.set(left.get() + i32::from(is(event, "asked")) - i32::from(is(event, "ended")));

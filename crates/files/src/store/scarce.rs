@@ -1,9 +1,9 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! An open that gets no descriptor waits, and fails only if none becomes free in time. A waiting
-//! open retries after each `Handle` that this process closes, and also at intervals, because
-//! sockets and other processes free descriptors too. The limit applies to the whole process, so the
-//! process has one queue of waiting opens.
+//! An open that gets no descriptor waits for one until a timeout. A waiting open retries after each
+//! `Handle` that this process closes, and also at intervals, because sockets and other processes
+//! free descriptors too. The limit applies to the whole process, so the process has one queue of
+//! waiting opens.
 
 use std::io;
 use std::ops::Deref;

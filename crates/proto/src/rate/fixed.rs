@@ -1,4 +1,5 @@
-//! The rate that the user gave. It never reacts to feedback, not even to loss.
+//! A fixed rate: the user's, or the rate limit if that is lower. It never reacts to feedback, not
+//! even to loss.
 
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;

@@ -135,8 +135,8 @@ impl ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
     }
 
-    /// Stores the rate that a copy finds for its path, in the file of `paths`. The next copy over
-    /// the same path, and reads of remote files, start at half of the stored rate.
+    /// Stores the rate that a copy finds for its path, in the file of `paths`. A later copy over
+    /// the same path, or a read of a remote file, can then start at half of the stored rate.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }
@@ -154,7 +154,7 @@ impl ClientBuilder {
     }
 }
 
-/// A value that names a source or the destination of a copy. Text is parsed as on the command line:
+/// A value that names a file, a folder or a host. Text is parsed as on the command line:
 /// `lh://host/path`, `host:path` over ssh, `https://host/path`, or a local path. A [`Path`] is
 /// always local.
 pub trait IntoLocation {

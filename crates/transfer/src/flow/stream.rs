@@ -159,8 +159,8 @@ fn spawn_stream(session: Session, stream: usize, free: Sender<usize>) -> mpsc::S
             let piece = tokio::select! {
                 piece = pieces.recv() => piece,
                 // The system takes data before it sends them, so a write does not always detect
-                // that the connection is lost. The other end sends nothing, so a read that
-                // completes shows the loss.
+                // that the connection is lost. A read that fails or reaches the end shows the
+                // loss.
                 read = reader.read::<Frame>() => match read {
                     Ok(Some(_)) => continue,
                     Ok(None) | Err(_) => return,
@@ -408,7 +408,8 @@ impl Streaming {
 }
 
 impl Streaming {
-    /// Measures the current number of streams; once the best is found, closes the other streams.
+    /// Measures the rate of the current number of streams; once the best number is found, closes
+    /// the other streams.
     fn look(&mut self) {
         let Some(trial) = &mut self.trial else { return };
         let before = trial.count();

@@ -10,7 +10,7 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::author::CODE;
 use super::epoch::Epoch;
 
-/// How long datagrams of the previous epoch are accepted.
+/// How long datagrams of the previous epoch are accepted, and how long datagrams wait for a key.
 const KEPT: Span = Span::from_secs(2);
 /// Maximum number of datagrams that wait for the key of their epoch.
 const EARLY: usize = 64;

@@ -82,8 +82,10 @@ impl UpdatesOutcome {
 /// segments of 1,448 bytes. The first loss in a round trip halves the window. A segment counts as
 /// lost if:
 /// - a segment sent at least three transmissions later is acknowledged;
-/// - a later segment is acknowledged, and 5/4 of a round trip has passed (RACK);
+/// - a segment sent later is acknowledged, and 5/4 of a round trip has passed (RACK);
 /// - two round trips have passed (the tail loss probe).
+///
+/// Both times count from the sending of the lost segment.
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {

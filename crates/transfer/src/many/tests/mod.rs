@@ -1,5 +1,5 @@
-//! Many senders to one receiver, in one process. Checks which resources grow with the number of
-//! senders.
+//! Many senders to one receiver, in one process. The number of the receiver's threads must not grow
+//! with the number of senders.
 
 mod lies;
 
