@@ -13,7 +13,7 @@ use crate::gather::{Frame, Gathered};
 use crate::item::{Item, Received};
 use crate::terms::LENGTH;
 
-/// Maximum number of complete frames queued for the thread. A slow reader loses further ones.
+/// Maximum number of frames and reports queued for the thread. A slow reader loses further frames.
 const WAITING: usize = 4;
 const UNREAD: usize = 1;
 
@@ -86,7 +86,7 @@ impl Restore {
         }
     }
 
-    /// Converts numbers of missing payloads to frames, and counts them.
+    /// Converts the numbers of missing payloads to numbers of frames, and counts these frames.
     fn gap(&mut self, first: u32, last: u32, unread: u32) -> Item {
         let (first, unread) = (first.saturating_mul(self.group), unread.saturating_mul(self.group));
         let last = last.saturating_mul(self.group).saturating_add(self.group - 1);

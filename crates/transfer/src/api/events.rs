@@ -74,7 +74,7 @@ pub enum Event {
         /// The link's target.
         target: PathBuf,
     },
-    /// A file or link was skipped because an equal one exists.
+    /// A file or link was skipped because the destination already has it.
     FileSkipped {
         /// Its path within the copy.
         path: PathBuf,

@@ -62,7 +62,8 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
 /// Useless data that an honest sender may send. Before the sender gets the plan, it may send data
 /// that the receiver has. Later, the receiver may cancel data that are in flight.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
-/// Maximum amount of useless data beyond [`IN_VAIN`], as a multiple of the useful data.
+/// Maximum amount of useless data beyond [`IN_VAIN`], as a multiple of the useful data. Unrequested
+/// data alone may be at most as much as the received data, or [`IN_VAIN`] if that is more.
 const MOST_IN_VAIN: u64 = 4;
 /// Data that a sender may send faster than requested, because hosts pause and catch up in bursts:
 /// this much, or one part in [`PART_TOO_FAST`] of all data if that is more.
