@@ -4,7 +4,8 @@
 //! flows. So each flow has its own [`Receiver`], which is only a handle to the shared core. The
 //! handle passes the flow's input to the core, and returns the core's output for the flow.
 //!
-//! The core also gets the rate of other traffic on this host's access link, if it uses that rate.
+//! The core also gets the byte count of other traffic on this host's access link, if it uses that
+//! count.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
