@@ -5,8 +5,8 @@
 //! `netlink` asks the kernel for the interface of a route, for the interface's counters, and for
 //! the established TCP connections. `card` reads the interface's speed from sysfs. `count` makes
 //! the counters of the interface and of our own sockets comparable. `tcp` counts the connections
-//! that have a large part of the other traffic. `watch` connects these modules. A value that cannot
-//! be read is left out and causes no error.
+//! that have at least a twentieth of the other traffic. `watch` connects these modules. A value
+//! that cannot be read is left out and causes no error.
 
 mod card;
 mod count;
