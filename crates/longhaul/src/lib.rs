@@ -80,12 +80,13 @@ pub use tokio_io::FromTokio;
 #[doc = include_str!("../../../docs/embedding.md")]
 pub struct EmbeddingPage;
 
-/// The page about remote procedure calls; its examples are compiled and run with the tests.
+/// The page about remote procedure calls; its examples are compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rpc.md")]
 pub struct RpcPage;
 
-/// Sizes, rates and times in settings, events and summaries.
+/// Types of values in settings, events and summaries: sizes, rates, times, weights, and what the
+/// rate search found.
 pub mod units {
     pub use longhaul_proto::law::{Found, Phase, Weight};
     pub use longhaul_proto::time::Span;

@@ -38,7 +38,7 @@ pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
     }
 }
 
-/// TLS requires a name; it is never sent.
+/// rustls requires a server name; it is never sent.
 pub(super) const SERVER_NAME: &str = "longhaul";
 
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session";

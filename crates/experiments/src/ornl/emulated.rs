@@ -56,10 +56,10 @@ const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("Tsunami", "Tsunami at 80 Mbit/s", "flow.tsunami.rate", "81777778"),
 ];
 
-/// Simulated sizes of a real copy's send buffer, whose size is between these two. A copy asks the
+/// Two simulated send buffers; a real copy's is between them. A copy asks the
 /// kernel for 4 MiB. The kernel doubles this, but also counts its overhead for each packet.
 const SEND_BUFFERS: [&str; 2] = ["4MiB", "8MiB"];
-const SEND_BUFFER_IS_THERE: &str = "a real copy always has this send buffer";
+const SEND_BUFFER_IS_THERE: &str = "a real copy's send buffer is between these two sizes";
 
 fn with_send_buffer(buffer: &str) -> (String, Variant) {
     let path = vary("ornl-memory").only(&["sabul"]).set("topology.link.loss", SHARES[1]);
@@ -86,9 +86,9 @@ pub(super) static MEMORY: Experiment = Experiment {
              section 4.3.1",
     setup: "Each program sends 200 MB over 100 Mbit/s (Ethernet framing included) and a round trip \
             of 70.6 ms. Counts are of datagrams; `lost, as reported` counts a loss each time that \
-            it is reported. As in Linux 2.4, the queue before a card holds 100 packets. In each \
-            direction a packet is lost with a probability of 0 or of 0.0107 %. TCP is NewReno with \
-            selective acknowledgements; three connections share the object. Their windows of 344 \
+            it is reported. The path's queue holds 100 packets, as Linux 2.4's queue before a \
+            card. In each direction a packet is lost with a probability of 0 or of 0.0107 %. TCP is \
+            NewReno with selective acknowledgements; three connections share the object. Their windows of 344 \
             kB, 1,032 kB in all, hold the bandwidth-delay product (882 kB) and those 100 packets \
             (150 kB). UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. RBUDP sends at \
             iperf's measured UDP rate, because the study does not give RBUDP's own. The same rate \
@@ -135,9 +135,9 @@ pub(super) static MEMORY: Experiment = Experiment {
               delay of 110 to 118 µs, which is 102 to 109 Mbit/s of its packets, and reported \
               {SABUL, loss 0 | lost, as reported | published} losses; according to the study, many \
               occur at the beginning, when the sending rate is high. The third table has the other \
-              extreme, a card that drops: SABUL begins with a packet every 10 µs, ten times the \
-              card's rate, reports {SABUL, a card that drops, loss 0 | lost, as reported} losses \
-              and ends at {SABUL, a card that drops, loss 0} Mbit/s.\n\n\
+              extreme, a card that drops: SABUL begins with a packet every 10 µs, twelve times \
+              the card's rate, reports {SABUL, a card that drops, loss 0 | lost, as reported} \
+              losses and has a goodput of {SABUL, a card that drops, loss 0} Mbit/s.\n\n\
               With loss, TCP and SABUL have different results over real sockets and in the \
               simulator. TCP's goodput depends on when its few losses occur: with eight of twenty \
               seeds the simulated goodput is above the emulated one. SABUL is {-[SABUL, loss \
@@ -340,12 +340,10 @@ pub(super) static FILE: Experiment = Experiment {
     differs: "The study's disks are left out, because neither disk is the limit at these rates. \
               The study's FOBS waited until each chunk of 100 MiB was written, and sent data again \
               meanwhile (the study: 79.9 Mbit/s without that wait). The study's Tsunami requested \
-              the same blocks repeatedly, and sent the last one 1616 times. The study's SABUL \
-              reported each missing packet every 20 ms. Datagrams carry 1440 bytes here, so \
-              149,063 are needed (the study: 146,219 to 146,421).",
-    learned: "Many of the study's results describe its programs, not the protocols. Without the \
-              faults of these programs, the protocols repeat few packets beyond those that the \
-              path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
+              the same blocks repeatedly, and sent the last one 1616 times. Datagrams carry \
+              1440 bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
+    learned: "Many of the study's results describe its programs, not the protocols. Here the \
+              protocols repeat few packets beyond those that the path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
               repeated 207,317), and in all four runs has at least the rate of the study's best. \
               FOBS sends four datagrams in a thousand too many, and has {FOBS, fastest * | \
               difference} % more goodput than the study's best run. SABUL repeats {SABUL | \

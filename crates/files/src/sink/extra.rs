@@ -44,9 +44,8 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A name of the source that exists at the destination but is missing in the folder's listing.
-    /// Such a name shows that the file system stores names in another form, so a name that the
-    /// source seems to lack may be the copied file.
+    /// A name of the source that the destination has, but that its folder's listing lacks: the file
+    /// system changes names (case, accents). A name that seems extra may then be a copied file.
     stored_otherwise: Option<Vec<u8>>,
 }
 

@@ -155,7 +155,7 @@ impl Joiner {
             if let Ok(shape) = Shape::new(scheme, count.into(), repairs.into(), symbol) {
                 let originals = coded.iter().map(|(index, bytes)| (*index, &bytes[..]));
                 let repairs = group.repairs.iter().map(|(at, bytes)| (u16::from(*at), &bytes[..]));
-                // Contradictory repairs from a dishonest sender restore nothing.
+                // Repairs that do not fit the shape (a dishonest sender) restore nothing.
                 let _ = self.decoder.decode(shape, originals, repairs, |_, bytes| {
                     restored.push(bytes.to_vec());
                 });

@@ -57,7 +57,7 @@ impl Log {
         }
     }
 
-    /// The position of the oldest message in the log.
+    /// The position of the oldest message, without the last messages of keys that the log kept.
     pub fn first(&self) -> u64 {
         self.first
     }

@@ -1,5 +1,6 @@
-//! The survey. Before a client takes one object from several sources, it checks that all of them
-//! have the same object: it asks each source for its chunk values (a BLAKE3 hash of each chunk).
+//! The survey. Before a client takes chunks of an object from one of several sources, it checks
+//! that the source has the same object as most of the others: it asks the source for its chunk
+//! values (a BLAKE3 hash of each chunk).
 
 use super::FilterWire;
 

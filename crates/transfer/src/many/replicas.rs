@@ -266,8 +266,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Waits until the connected sources have ended, at most [`FAREWELL`]. The writer has told them
-    /// that the object is complete.
+    /// Waits until the connected sources that answer have ended, at most [`FAREWELL`]. The writer
+    /// has told them that the object is complete.
     async fn say_farewell(&mut self) {
         let farewell = tokio::time::sleep(FAREWELL);
         tokio::pin!(farewell);
