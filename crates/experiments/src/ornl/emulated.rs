@@ -87,18 +87,18 @@ pub(super) static MEMORY: Experiment = Experiment {
     setup: "Each program sends 200 MB over 100 Mbit/s (Ethernet framing included) and a round trip \
             of 70.6 ms. Counts are of datagrams; `lost, as reported` counts a loss each time that \
             it is reported. The path's queue holds 100 packets, as Linux 2.4's queue before a \
-            card. In each direction a packet is lost with a probability of 0 or of 0.0107 %. TCP is \
-            NewReno with selective acknowledgements; three connections share the object. Their windows of 344 \
-            kB, 1,032 kB in all, hold the bandwidth-delay product (882 kB) and those 100 packets \
-            (150 kB). UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. RBUDP sends at \
-            iperf's measured UDP rate, because the study does not give RBUDP's own. The same rate \
-            is the limit of FOBS (`fobs-table`, whose rate falls with loss) and Tsunami; SABUL, as \
-            the release that the study measured (`sabul-ornl`), finds its rate. The card makes its \
-            host wait: a program sends only when its socket's buffer has room. The third table \
-            uses settings of the study instead. FOBS sends at 86 Mbit/s and Tsunami at 80 (section \
-            4.3.3 of the study). SABUL's card drops packets when more than 100 (151.8 kB) are \
-            waiting, as happens if a program's socket buffer is larger than the card's queue. The \
-            fourth table has SABUL with the send buffer of a real copy.",
+            card. In each direction a packet is lost with a probability of 0 or of 0.0107 %. TCP \
+            is NewReno with selective acknowledgements; three connections share the object. Their \
+            windows of 344 kB, 1,032 kB in all, hold the bandwidth-delay product (882 kB) and \
+            those 100 packets (150 kB). UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. \
+            RBUDP sends at iperf's measured UDP rate, because the study does not give RBUDP's own. \
+            The same rate is the limit of FOBS (`fobs-table`, whose rate falls with loss) and \
+            Tsunami; SABUL, as the release that the study measured (`sabul-ornl`), finds its rate. \
+            The card makes its host wait: a program sends only when its socket's buffer has room. \
+            The third table uses settings of the study instead. FOBS sends at 86 Mbit/s and \
+            Tsunami at 80 (section 4.3.3 of the study). SABUL's card drops packets when more than \
+            100 (151.8 kB) are waiting, as happens if a program's socket buffer is larger than the \
+            card's queue. The fourth table has SABUL with the send buffer of a real copy.",
     cases: || {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])
@@ -343,17 +343,17 @@ pub(super) static FILE: Experiment = Experiment {
               the same blocks repeatedly, and sent the last one 1616 times. Datagrams carry \
               1440 bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
     learned: "Many of the study's results describe its programs, not the protocols. Here the \
-              protocols repeat few packets beyond those that the path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
-              repeated 207,317), and in all four runs has at least the rate of the study's best. \
-              FOBS sends four datagrams in a thousand too many, and has {FOBS, fastest * | \
-              difference} % more goodput than the study's best run. SABUL repeats {SABUL | \
-              retransmitted} packets (the study's repeated 19,911); it is {SABUL, fastest * | \
-              difference} % faster than the study's best run, and three times as fast as the \
-              worst. If the card drops packets instead of making the host wait, SABUL has only \
-              {SABUL, a card that drops} Mbit/s, with {SABUL, a card that drops | lost, as \
-              reported} reported losses. With the study's rates FOBS is {FOBS at 86 Mbit/s | \
-              difference} % faster than in the study, and Tsunami has {Tsunami at 80 Mbit/s} \
-              Mbit/s, more than in three of the study's four runs.\n\n\
+              protocols repeat few packets beyond those that the path dropped. Tsunami repeats \
+              {Tsunami | retransmitted} packets (the study's repeated 207,317), and in all four \
+              runs has at least the rate of the study's best. FOBS sends four datagrams in a \
+              thousand too many, and has {FOBS, fastest * | difference} % more goodput than the \
+              study's best run. SABUL repeats {SABUL | retransmitted} packets (the study's \
+              repeated 19,911); it is {SABUL, fastest * | difference} % faster than the study's \
+              best run, and three times as fast as the worst. If the card drops packets instead of \
+              making the host wait, SABUL has only {SABUL, a card that drops} Mbit/s, with {SABUL, \
+              a card that drops | lost, as reported} reported losses. With the study's rates FOBS \
+              is {FOBS at 86 Mbit/s | difference} % faster than in the study, and Tsunami has \
+              {Tsunami at 80 Mbit/s} Mbit/s, more than in three of the study's four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
               from simulated] | 1} % below it, with five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \
