@@ -296,8 +296,8 @@ impl Large {
         self.found = found.to_vec();
     }
 
-    /// Takes a chunk of an earlier run that the source also has. Returns `false` if the chunk has
-    /// changed since the comparison, or cannot be read.
+    /// Takes a chunk of an earlier run that the source also has. Returns `false` if it must be
+    /// written again, and has changed since the comparison or cannot be read.
     ///
     /// Without a journal record the chunk may be in the page cache only, and marked clean, because
     /// a sync of the earlier run may have failed. Writing the chunk again makes its pages dirty, so
