@@ -98,8 +98,9 @@ pub(crate) fn names(place: &Location) -> Vec<String> {
             [destination.clone()].into_iter().chain(host).collect()
         }
         Location::Daemon { host, port, .. } => {
-            let names = vec![format!("{host}:{port}"), host.clone(), format!("[{host}]")];
-            names.into_iter().chain(place.server()).collect()
+            let bracketed = host.contains(':').then(|| format!("[{host}]"));
+            let names = [format!("{host}:{port}"), host.clone()].into_iter().chain(bracketed);
+            names.chain(place.server()).collect()
         }
         _ => Vec::new(),
     }

@@ -141,11 +141,7 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
         let (Location::Daemon { host, port, .. }, Some(name)) = (place, place.server()) else {
             continue;
         };
-        // A pin with the port comes before one without.
-        let length = |pin: &ServerPin| pin.server.as_ref().map_or(0, String::len);
-        let of_it = || pins.iter().filter(|pin| pin.names(host, *port));
-        let longest = of_it().map(length).max();
-        let mut own = of_it().filter(|pin| Some(length(pin)) == longest);
+        let mut own = ServerPin::of(pins, host, *port);
         let Some(first) = own.next() else { continue };
         if let Some(other) = own.find(|pin| pin.id != first.id) {
             let what = format!("--server-id gives {name} two ids, {} and {}", first.id, other.id);
@@ -288,6 +284,7 @@ mod tests {
         assert_eq!(check(&[(Some("h1"), "a"), (Some("h1:7717"), "b")], &places), Ok(()));
         let refusal = refused(&[(Some("h1"), "a"), (Some("H1"), "b")]);
         assert!(refusal.contains("h1:7717 two ids, a and b"), "{refusal}");
+        assert!(check(&[(Some("::1"), "a"), (Some("[::1]"), "b")], &["lh://[::1]/a"]).is_err());
         let refusal = check(&[(Some("h3"), "a")], &["me@h3:c", "here"]).unwrap_err();
         assert!(refusal.contains("ssh"), "{refusal}");
     }

@@ -180,7 +180,7 @@ impl Calls {
                 () = sleep(KEEP) => {}
             }
             // The program may have reconnected, or been evicted, at the same moment.
-            let is_away = connections.borrow().eq(&mine);
+            let is_away = *connections.borrow() == mine;
             if let Some(calls) = calls.upgrade().filter(|_| is_away) {
                 calls.programs.borrow_mut().remove(&name);
             }

@@ -115,6 +115,8 @@ impl Checks {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     const fn millis(millis: u64) -> Duration {
@@ -166,17 +168,17 @@ mod tests {
         });
     }
 
+    /// Counts an attempt; only the one with the number `good` succeeds.
+    fn succeed_at(good: u32, tried: &Cell<u32>) -> Result<u32, Error> {
+        tried.set(tried.get() + 1);
+        if tried.get() == good { Ok(good) } else { Err(Error::new(Kind::Lost, "it broke")) }
+    }
+
     #[test]
     fn the_pause_before_the_first_attempt_is_part_of_the_time_for_retries() {
         crate::tests::run(async {
-            let tried = std::cell::Cell::new(0);
-            let connect = async || {
-                tried.set(tried.get() + 1);
-                match tried.get() {
-                    1 => Ok(()),
-                    _ => Err(Error::new(Kind::Lost, "it broke")),
-                }
-            };
+            let tried = Cell::new(0);
+            let connect = async || succeed_at(1, &tried);
             let mut retries = Retries::new(millis(250));
             retries.again(&connect).await.expect("it connects");
             retries.again(&connect).await.unwrap_err();
@@ -201,14 +203,8 @@ mod tests {
     #[test]
     fn connecting_again_ends_with_the_first_success_or_the_last_error() {
         crate::tests::run(async {
-            let tried = std::cell::Cell::new(0);
-            let connect = async || {
-                tried.set(tried.get() + 1);
-                match tried.get() {
-                    2 => Ok(tried.get()),
-                    _ => Err(Error::new(Kind::Lost, "it broke")),
-                }
-            };
+            let tried = Cell::new(0);
+            let connect = async || succeed_at(2, &tried);
             assert_eq!(Retries::new(Duration::MAX).again(&connect).await, Ok(2));
             let failed = Retries::new(Duration::ZERO).again(&connect).await;
             assert_eq!(failed.unwrap_err().what, "it broke");

@@ -41,6 +41,20 @@ impl ServerPin {
         let bare = name.rsplit_once(':').map_or(&*name, |(host, _)| host);
         [&*name, bare, bare.trim_matches(['[', ']'])].contains(&&*server)
     }
+
+    /// Returns those of `pins` that count for the server at `host` and `port`: the pins with its
+    /// port, or else the pins with its host alone.
+    pub fn of<'a>(
+        pins: &'a [ServerPin],
+        host: &str,
+        port: u16,
+    ) -> impl Iterator<Item = &'a ServerPin> {
+        let name = server_name(host, port);
+        let has_port =
+            move |pin: &ServerPin| pin.server.as_ref().is_some_and(|server| lower(server) == name);
+        let by_port = pins.iter().any(&has_port);
+        pins.iter().filter(move |pin| if by_port { has_port(pin) } else { pin.names(host, port) })
+    }
 }
 
 impl Trust {
@@ -49,12 +63,10 @@ impl Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }
 
-    /// Returns the pin of the server at `host` and `port`, or else the pin without a server. A pin
-    /// with the port comes before one without.
+    /// Returns the pin of the server at `host` and `port`, or else the pin without a server.
     pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
-        let own = self.pins.iter().rev().filter(|pin| pin.names(host, port));
-        let own = own.max_by_key(|pin| pin.server.as_ref().map_or(0, String::len));
-        own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))
+        let mut own = ServerPin::of(&self.pins, host, port);
+        own.next().or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))
     }
 }
 

@@ -27,6 +27,8 @@ use super::SinkOptions;
 pub(super) struct Ground {
     pub(super) manifest: Arc<Manifest>,
     folders: Folders,
+    /// The base's device number, once it was needed.
+    device: Option<u64>,
     /// A folder on each other file system that is mounted below the base, by device number.
     mounts: BTreeMap<u64, SharedFolder>,
     /// The name that replaces the first component of every path.
@@ -85,6 +87,7 @@ impl Ground {
         Ground {
             manifest: manifest.clone(),
             folders: Folders::new(base),
+            device: None,
             mounts: BTreeMap::new(),
             top: None,
             mark: None,
@@ -187,6 +190,7 @@ impl Ground {
         Ground {
             manifest: self.manifest.clone(),
             folders: Folders::new(self.base().clone()),
+            device: None,
             mounts: BTreeMap::new(),
             top: self.top.clone(),
             mark: None,
@@ -225,8 +229,11 @@ impl Ground {
 
     /// Records the file system of an existing folder, for [`Ground::sync_file_systems`].
     pub(super) fn note_device(&mut self, entry: u32, device: u64) -> io::Result<()> {
-        let known = device == self.base().attributes()?.identity.0;
-        if !known && !self.mounts.contains_key(&device) {
+        let base = match self.device {
+            Some(base) => base,
+            None => *self.device.insert(self.base().attributes()?.identity.0),
+        };
+        if device != base && !self.mounts.contains_key(&device) {
             let (folder, name) = self.at(entry)?;
             let mounted = folder.open_folder(&name)?;
             self.mounts.insert(device, mounted);
