@@ -218,7 +218,6 @@ fn escape(bytes: &[u8]) -> String {
 }
 
 fn page_head(path: &str) -> String {
-    // The path is still percent-encoded, so it is ASCII.
     let title = escape(path.as_bytes());
     let up = if path == "/" { "" } else { "<tr><td><a href=\"../\">../</a></td></tr>\n" };
     format!(

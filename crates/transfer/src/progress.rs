@@ -141,7 +141,7 @@ pub enum SourceState {
     Receiving,
     /// The source has sent its chunks, and waits in case another source fails.
     Waiting,
-    /// The source is silent. Replicas reassign its chunks to the other sources.
+    /// The source is silent. The other replicas may get its chunks.
     Silent,
     /// The source is being retried after a failure.
     Retrying,
@@ -172,11 +172,11 @@ impl SourceState {
 pub enum Notice {
     /// A session is open.
     Connected {
-        /// The other side's id.
+        /// The other side's id; over HTTP the server's host name.
         peer: String,
         /// The other side's address.
         address: String,
-        /// The carrier of the session (`quic`, `tls`, `ssh`).
+        /// The carrier of the session: `quic`, `tls`, `ssh`, `https` or `http`.
         carrier: &'static str,
     },
     /// A part of the object exists at the destination already.

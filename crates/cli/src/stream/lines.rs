@@ -192,7 +192,7 @@ fn bound(came: &StreamReceived) -> &'static str {
         (came.overdue, "datagrams that a busy host or a queue delayed"),
         (came.unread, "the reader of the frames"),
         (came.late, "this host, which was too slow to restore and write frames"),
-        (came.withheld, "this host, from which the server heard nothing"),
+        (came.withheld, "this host, which was silent, or the server, which could not send"),
     ];
     let most = causes.into_iter().max_by_key(|(count, _)| *count);
     most.filter(|(count, _)| *count > 0).map_or("nothing", |(_, cause)| cause)

@@ -89,7 +89,7 @@ const SETTLED: (f64, f64) = (10.0, 20.0);
 
 pub(super) static FIG5: Experiment = Experiment {
     id: "sabul-fig5",
-    title: "SABUL from Chicago to Amsterdam on three parallel routes",
+    title: "SABUL between Chicago and Amsterdam on three parallel routes",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 5 and Table 1",
     setup: "One SABUL flow runs on each of three separate routes for 20 s, and begins at 900 \
@@ -122,12 +122,13 @@ pub(super) static FIG5: Experiment = Experiment {
         let title = "SABUL on one route".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "In the paper the application chose the initial rate, which the text does not give; \
-              here it is near the paper's result. The three routes have the same parameters, so \
-              the simulated rows are equal. Framing and headers leave 936 of 1000 Mbit/s for the \
-              object. The paper's 903 to 907 are 96 to 97 % of that, and longhaul has {100 * \
-              [first route] / 936} %. [striping](striping.md) fetches one object over three \
-              routes, with real sockets.",
+    differs: "The published goodputs are those of Lambda-FTP with three-way striping from \
+              Amsterdam to Chicago (Table 1, section 6). In the paper the application chose the \
+              initial rate, which the text does not give; here it is near the paper's result. The \
+              three routes have the same parameters, so the simulated rows are equal. Framing and \
+              headers leave 936 of 1000 Mbit/s for the object. The paper's 903 to 907 are 96 to \
+              97 % of that, and longhaul has {100 * [first route] / 936} %. \
+              [striping](striping.md) fetches one object over three routes, with real sockets.",
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
               carries, even if it starts near that rate: it increases its rate until it loses \
               packets, and then reduces it by a ninth. The goodputs of separate routes add up. \

@@ -416,7 +416,7 @@ impl<'a> Walk<'a> {
     }
 
     fn fail(&mut self, path: &[u8], error: &io::Error) {
-        let reason = format!("cannot be deleted: {}", longhaul_text::reason(error));
+        let reason = format!("cannot be examined or deleted: {}", longhaul_text::reason(error));
         let failure = Failure { path: path.to_vec(), reason, ..Failure::default() };
         self.deleted.failures.push(failure);
     }
@@ -523,7 +523,7 @@ mod tests {
         let mut walk = Walk::new(&ground, &extra, &watch, true, 4);
         walk.remove(b"x", false);
         let error = std::fs::remove_file(top.path().join("x")).unwrap_err();
-        let reason = format!("cannot be deleted: {}", longhaul_text::reason(&error));
+        let reason = format!("cannot be examined or deleted: {}", longhaul_text::reason(&error));
         let failure = Failure { path: b"x".to_vec(), reason, ..Failure::default() };
         assert_eq!((walk.deleted.count, walk.deleted.failures), (0, vec![failure]));
     }

@@ -139,7 +139,8 @@ pub(crate) fn rename_new(
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
         renamed => return Ok(renamed?),
     }
-    // A hard link replaces nothing either, but a folder and some file systems have none.
+    // A new hard link does not replace an existing name either. Folders cannot have hard links, nor
+    // can the files of some file systems.
     match rustix::fs::linkat(&source, from, &folder, to, AtFlags::empty()) {
         Ok(()) => return Ok(rustix::fs::unlinkat(&source, from, AtFlags::empty())?),
         Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
@@ -168,7 +169,7 @@ fn device_node(major: u32, minor: u32) -> Option<String> {
 }
 
 /// Returns the source of the mount with this device number. Serves file systems whose device number
-/// has no node in `/dev`, such as btrfs and NFS.
+/// has no node in `/dev`, such as NFS.
 fn mounted(major: u32, minor: u32) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let number = format!("{major}:{minor}");

@@ -12,15 +12,15 @@ use crate::progress::{Notice, Progress};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The progress, at most ten times a second. Only the latest unread progress is kept.
+    /// The progress, about ten times a second. Only the latest unread progress is kept.
     Progress(Progress),
     /// A session is open.
     Connected {
-        /// The peer's id.
+        /// The peer's id; over HTTP the server's host name.
         peer: String,
         /// The peer's address.
         address: String,
-        /// The carrier of the session: `quic`, `tls` or `ssh`.
+        /// The carrier of the session: `quic`, `tls`, `ssh`, `https` or `http`.
         carrier: &'static str,
     },
     /// Some of the data exist at the destination already.

@@ -314,8 +314,8 @@ impl<'a> Copying<'a> {
             ReplicaEvent::Silent { source, silent } => {
                 rows.set_silent(source, silent);
                 let what = match silent {
-                    true => "is silent; its chunks were reassigned to the other sources",
-                    false => "is back and sends again",
+                    true => "is silent; its chunks may go to the other sources",
+                    false => "is back",
                 };
                 observer.notice(Notice::Warning(format!("{} {what}", rows.name(source))));
             }

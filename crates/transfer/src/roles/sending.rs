@@ -342,8 +342,9 @@ impl Running<'_, '_> {
     async fn repeat(&mut self, failed: Vec<Range<u64>>) -> Result<(), End> {
         if self.repeats >= MAX_REPEATS {
             let count: u64 = failed.iter().map(|range| range.end - range.start).sum();
+            let times = MAX_REPEATS + 1;
             let what =
-                format!("{count} chunks of 1 MiB failed verification {} times", MAX_REPEATS + 1);
+                format!("chunks failed verification {times} times ({count} in the last pass)");
             let error = Error::new(ErrorKind::Verification, what);
             return Err(End::Fatal(error.advise("check the memory and the disk of both hosts")));
         }

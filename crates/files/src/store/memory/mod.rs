@@ -52,9 +52,9 @@ struct Page {
     /// Whether the device has data for the page; false for a hole.
     stored: bool,
     dirty: bool,
-    /// Whether the page is clean although the device lacks the cache's content.
+    /// Whether a failed write-back marked the page as clean.
     lost: bool,
-    /// Whether reads of the page fail until it is written again.
+    /// Whether reads of the page fail.
     unreadable: bool,
 }
 
@@ -80,7 +80,7 @@ struct Inode {
     cache: Vec<u8>,
     device: Vec<u8>,
     pages: Vec<Page>,
-    /// Whether the system failed to write pages back, and no sync has reported this failure.
+    /// Whether the next sync of the file fails because of an earlier write-back.
     unreported: bool,
     links: u64,
     handles: u64,
@@ -120,8 +120,8 @@ struct State {
     /// Calls until the process is killed.
     calls_left: Option<u64>,
     struck: Faults,
-    /// Failed write-backs, which may lose dirty pages: of files of a page or more, and of shorter
-    /// files.
+    /// Failed write-backs, which may lose dirty pages: of files of a page or more, and of all
+    /// others.
     lost: (u64, u64),
     /// Failed reads: of files of a page or more, and of shorter files.
     unread: (u64, u64),
@@ -499,13 +499,13 @@ impl Disk {
     }
 
     /// Returns the count of each kind of fault, and of failed write-backs, which may lose dirty
-    /// pages: for files of a page or more, and for shorter files.
+    /// pages: of files of a page or more, and of all others.
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)
     }
 
-    /// Makes the next sync of each file fail, although the sync writes everything back.
+    /// Makes the next sync of each file fail, even if the sync writes everything back.
     pub(crate) fn fail_next_sync(&self) {
         let mut state = self.state();
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);
@@ -529,7 +529,7 @@ impl Disk {
     }
 
     /// Makes the page at `offset` of a file unreadable, like a bad sector, until the page is
-    /// written again.
+    /// written again or the power is cut.
     pub(crate) fn spoil(&self, number: u64, offset: u64) {
         let mut state = self.state();
         let inode = state.inode(number).expect("the file is there");

@@ -58,7 +58,7 @@ fn of_copy(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     for (key, asked) in [("reads-disk", transfer.reads_disk), ("writes-disk", transfer.writes_disk)]
     {
         if asked {
-            absent.push(format!("{key}: not emulated; the flow's files are in memory"));
+            absent.push(format!("{key}: not emulated"));
         }
     }
     let simulated = [

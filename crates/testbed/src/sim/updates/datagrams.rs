@@ -18,8 +18,8 @@ type Flying = (Time, u64, u64, Vec<u8>);
 const SEALED: u32 = 32;
 /// The longest content of a datagram, in bytes.
 const PAYLOAD: usize = 1_420;
-/// The longest time from the first update of a group (datagrams with common repairs) to the
-/// repairs, with a fixed code or before the first report.
+/// How long a group (datagrams with common repairs) may stay incomplete before its repairs are
+/// sent: with a fixed code, or until a report leads to another wait.
 const WAIT: Span = Span::from_millis(20);
 
 /// How often the receiver reports. A report takes half a round trip; only the first is at the
