@@ -348,8 +348,8 @@ pub(crate) static TABLE1: Experiment = Experiment {
     source: of_paper!("section 5.1, Table 1"),
     setup: "One TCP connection (NewReno with selective acknowledgements) sends 40 MB over the \
             paths of [fobs-fig1](fobs-fig1.md) (100 Mbit/s; round trips of 26 ms, short haul, and \
-            65 ms, long haul), once with windows limited only by congestion, and once with windows \
-            of 64 kB.",
+            65 ms, long haul) with windows limited only by congestion, and over the long haul also \
+            with windows of 64 kB.",
     cases: || {
         let cases = TABLE1_ROWS.map(|(place, large, _)| {
             let name = table1_case(place, large);

@@ -97,7 +97,7 @@ impl Ends {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let at = self.caller.deadline()?.as_nanos();
-        // A deadline centuries ahead overflows, and counts as no deadline.
+        // An overflow counts as no deadline.
         self.begun.checked_add(Duration::from_nanos(at))
     }
 

@@ -56,8 +56,8 @@ const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("Tsunami", "Tsunami at 80 Mbit/s", "flow.tsunami.rate", "81777778"),
 ];
 
-/// Two simulated send buffers; a real copy's is between them. A copy asks the
-/// kernel for 4 MiB. The kernel doubles this, but also counts its overhead for each packet.
+/// Two simulated send buffers; a real copy's is between them. A copy asks the kernel for 4 MiB. The
+/// kernel doubles this, but also counts its overhead for each packet.
 const SEND_BUFFERS: [&str; 2] = ["4MiB", "8MiB"];
 const SEND_BUFFER_IS_THERE: &str = "a real copy's send buffer is between these two sizes";
 
@@ -152,7 +152,7 @@ pub(super) static MEMORY: Experiment = Experiment {
               4 MiB, * | lost, as reported} and {SABUL, a send buffer of 8 MiB, * | lost, as \
               reported} reports, and the real copy is between them with {SABUL, loss 0.0107 % | \
               emulated} Mbit/s after {SABUL, loss 0.0107 % | lost, as reported | emulated}. The \
-              rows above use Linux's default of 208 KiB.\n\n\
+              other tables use Linux's default of 208 KiB.\n\n\
               Over real sockets some counts are not available: the kernel's TCP counts segments \
               sent and retransmitted, but not reported losses or duplicates; plain UDP counts \
               missing datagrams, but cannot detect duplicates.\n\n\

@@ -51,8 +51,8 @@ pub(super) static TCP: Experiment = Experiment {
             and 64 connections of 2 MB each. Each case runs on a line without loss, and on one \
             that loses 0.0019 % of the packets: with this loss the square-root law gives a single \
             tuned connection the paper's 30 Mbit/s. In another case two flows share one receiving \
-            host of 1 Gbit/s through a queue of 512 kB. One sender has a round trip of 0.4 ms and \
-            the other one of 110 ms; both have windows of 12 MB. In the last case the packets of \
+            host of 1 Gbit/s through a queue of 512 kB. One sender has a round trip of 0.4 ms, \
+            the other one has 110 ms; both have windows of 12 MB. In the last case the packets of \
             the near flow reach the switch up to 0.2 ms late, in order, as from a busy host.",
     cases: || {
         let paths = [(CLEAN, 0.0), (LOSSY, TUNED_LOSS)];

@@ -1,5 +1,5 @@
 //! Loss that does not depend on the rate. These rules are our addition. The paper treats every loss
-//! as a sign of too high a rate. It would slow a flow down for ever on a path with such loss.
+//! as a sign of too high a rate. On a path with such loss, it would slow a flow down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
 //! After the rate has fallen to the share `own_reduced` of the highest rate since losses began, the

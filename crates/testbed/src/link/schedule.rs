@@ -161,8 +161,8 @@ mod tests {
             (50, ramp(50)),
             (100, Change::Rate(Some(Rate::from_mbps(7)))),
         ]);
-        // The first query comes after the second ramp's start. That ramp starts from the first's
-        // 150 Mbit/s at 50 ms.
+        // The first query comes after the second ramp's start at 50 ms. The first ramp has then
+        // reached 150 Mbit/s.
         assert_eq!(spec(75).rate, Some(Rate::from_mbps(125)));
         assert_eq!(spec(160).rate, Some(Rate::from_mbps(7)));
     }

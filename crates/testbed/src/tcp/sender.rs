@@ -64,8 +64,8 @@ pub(crate) struct Sender {
     /// Whether the congestion window, or its reduction during a recovery, stopped the last poll.
     limited: bool,
     last_sent: Time,
-    /// For a paced flow: when its next burst may leave, its segments left, and whether pacing
-    /// stopped the last poll.
+    /// For a paced flow: when the next burst may leave, how many segments of the current burst are
+    /// left, and whether pacing stopped the last poll.
     paced: (Time, u32, bool),
     counts: SenderCounts,
 }

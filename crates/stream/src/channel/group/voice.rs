@@ -39,8 +39,9 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message. A key
-    /// that waits is used from now on: epochs may follow each other faster than [`SWITCH`].
+    /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message. If an
+    /// earlier key still waits, it is used until then: epochs may follow each other faster than
+    /// [`SWITCH`].
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let (now, wait) = (clock::now(), if at_once { Span::ZERO } else { SWITCH });
         self.switch(Time::NEVER);
