@@ -119,15 +119,16 @@ pub(crate) static MANY: Experiment = Experiment {
     setup: "One host sends 100 MB to each of 1, 4 or 16 receivers, one copy per receiver, from \
             memory to memory. All copies start at 0 s. The host has a card of 10 Gbit/s, and all \
             copies share a link of 1 Gbit/s (Ethernet framing included) with a drop-tail queue of \
-            50 ms. After the shared link each receiver has its own link of 1 Gbit/s. The round trips \
-            of the whole paths are 100, 50, 30 and 10 ms in turn. Packets are lost only in queues. \
-            Protocols that take a rate are configured with an equal share (`told its share`) of \
-            938 Mbit/s of UDP payload, 98 % of what full packets carry over the link. Four copies \
-            of RBUDP also run with the whole rate each (`told the link`), as if each were alone. \
-            GTP's receivers know only their own links. SABUL and TCP find their rates; only \
-            congestion limits their windows. The model is the time in which the link sends all objects in full \
-            packets. The fairness index is Jain's index of the receivers' goodputs, each from \
-            start to end. Waste is data sent beyond the object, as a share of the object.",
+            50 ms. After the shared link each receiver has its own link of 1 Gbit/s. The round \
+            trips of the whole paths are 100, 50, 30 and 10 ms in turn. Packets are lost only in \
+            queues. Protocols that take a rate are configured with an equal share (`told its \
+            share`) of 938 Mbit/s of UDP payload, 98 % of what full packets carry over the link. \
+            Four copies of RBUDP also run with the whole rate each (`told the link`), as if each \
+            were alone. GTP's receivers know only their own links. SABUL and TCP find their rates; \
+            only congestion limits their windows. The model is the time in which the link sends \
+            all objects in full packets. The fairness index is Jain's index of the receivers' \
+            goodputs, each from start to end. Waste is data sent beyond the object, as a share of \
+            the object.",
     cases: || {
         let all =
             RECEIVERS.iter().flat_map(|count| contenders(*count).map(move |one| (*count, one)));

@@ -53,12 +53,11 @@ pub(super) static REORDERING: Experiment = Experiment {
              section 6: an open question",
     setup: "This page repeats the memory runs of [ornl-memory](ornl-memory.md) (200 MB over 100 \
             Mbit/s and a round trip of 70.6 ms) without any loss. Counts are of datagrams; `lost, \
-            as reported` counts a packet each time that it is reported as lost. 0, 0.1, 1 or \
-            5 % of the packets in each direction are delayed by 0.1, 1 or 5 ms. At 100 \
-            Mbit/s packets are 0.12 ms apart, so later packets overtake those that are delayed by \
-            1 or 5 ms. \"SABUL of the \
-            study\" is the release that the study ran. \"Tsunami without patience\" requests each \
-            gap that it finds, without a wait (`grace` 0).",
+            as reported` counts a packet each time that it is reported as lost. 0, 0.1, 1 or 5 % \
+            of the packets in each direction are delayed by 0.1, 1 or 5 ms. At 100 Mbit/s packets \
+            are 0.12 ms apart, so later packets overtake those that are delayed by 1 or 5 ms. \
+            \"SABUL of the study\" is the release that the study ran. \"Tsunami without patience\" \
+            requests each gap that it finds, without a wait (`grace` 0).",
     cases: || {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {

@@ -139,8 +139,7 @@ pub(crate) fn rename_new(
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
         renamed => return Ok(renamed?),
     }
-    // A new hard link does not replace an existing name either. Folders cannot have hard links, nor
-    // can the files of some file systems.
+    // A new hard link does not replace a name either. Folders, for example, have no hard links.
     match rustix::fs::linkat(&source, from, &folder, to, AtFlags::empty()) {
         Ok(()) => return Ok(rustix::fs::unlinkat(&source, from, AtFlags::empty())?),
         Err(Errno::EXIST) => return Err(Errno::EXIST.into()),

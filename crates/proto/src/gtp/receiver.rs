@@ -161,7 +161,7 @@ impl GtpReceiver {
         self.next_change = now + spacing;
         for (&id, share) in flows.iter().zip(shares) {
             self.with(id, |flow| {
-                // A flow whose target falls sharply makes room immediately for many new flows.
+                // A target that falls sharply, as after many joins, takes effect immediately.
                 let is_crowded = share < flow.target() * rules.tuning.crowded;
                 let rtt = if is_crowded { longest } else { flow.standing.path_rtt() };
                 flow.set_target(now + delay(longest, rtt), share, spacing);
