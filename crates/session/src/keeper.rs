@@ -89,7 +89,8 @@ impl Keeper {
         self.wrote.notify_one();
     }
 
-    /// Prepares for much data: [`MUCH`] unacknowledged and, with one stream, unread bytes.
+    /// Prepares for much data: allows [`MUCH`] unacknowledged bytes and, with one stream, as many
+    /// unread bytes.
     pub(super) fn expect_much(&self) {
         // With several streams, `carry` has already set a larger limit on unread bytes.
         if !self.has_many() {

@@ -472,8 +472,7 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // If this sync fails, the sync of the file systems at the end decides. A second sync of the
-        // folder would prove nothing.
+        // If this sync fails, the sync of the file systems at the end decides.
         let is_name_synced = folder.sync().is_ok();
         // If the removal fails, the next copy of a large file to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));
