@@ -17,17 +17,55 @@ pub type Digest = [u8; 32];
 /// Returns the value of a chunk of packed files (small files that share a chunk) or of the encoded
 /// manifest: the plain hash.
 pub(crate) fn packed_value(content: &[u8]) -> Digest {
-    *blake3::hash(content).as_bytes()
+    ChunkHasher::packed().value_of(content)
 }
 
 /// Returns the value of chunk `chunk` (numbered from the start of the file) of a file of
 /// `file_size` bytes. If the file has only this chunk, the value is the root hash; otherwise it is
 /// the chaining value of the chunk's subtree. `content` must be the chunk's whole content.
 pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
-    if file_size <= CHUNK {
-        return packed_value(content);
+    ChunkHasher::new(file_size, chunk).value_of(content)
+}
+
+/// Computes the value of a chunk from the parts of its content, given in order.
+#[derive(Debug)]
+pub(crate) struct ChunkHasher {
+    hasher: blake3::Hasher,
+    is_root: bool,
+}
+
+impl ChunkHasher {
+    /// For the value of [`packed_value`].
+    pub(crate) fn packed() -> ChunkHasher {
+        ChunkHasher { hasher: blake3::Hasher::new(), is_root: true }
     }
-    stream_value(chunk, content)
+
+    /// For the value of [`file_value`].
+    pub(crate) fn new(file_size: u64, chunk: u64) -> ChunkHasher {
+        if file_size <= CHUNK { ChunkHasher::packed() } else { ChunkHasher::subtree(chunk) }
+    }
+
+    fn subtree(chunk: u64) -> ChunkHasher {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(chunk * CHUNK);
+        ChunkHasher { hasher, is_root: false }
+    }
+
+    pub(crate) fn update(&mut self, part: &[u8]) {
+        self.hasher.update(part);
+    }
+
+    pub(crate) fn value(&self) -> Digest {
+        match self.is_root {
+            true => *self.hasher.finalize().as_bytes(),
+            false => self.hasher.finalize_non_root(),
+        }
+    }
+
+    fn value_of(mut self, content: &[u8]) -> Digest {
+        self.update(content);
+        self.value()
+    }
 }
 
 /// Merges the values of a file's chunks, given in any order, into the file's root.
@@ -97,10 +135,7 @@ impl RootBuilder {
 
 /// Returns the value of chunk `chunk` of a stream that is longer than one chunk.
 pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
-    let mut hasher = blake3::Hasher::new();
-    hasher.set_input_offset(chunk * CHUNK);
-    hasher.update(content);
-    hasher.finalize_non_root()
+    ChunkHasher::subtree(chunk).value_of(content)
 }
 
 /// Merges the values of a stream's chunks into the stream's root. The merge at the root differs

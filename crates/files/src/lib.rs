@@ -56,7 +56,7 @@ pub use sink::{
     Delete, Deleted, Mark, PipeFile, Plan, Sink, SinkOptions, SinkOutcome, Together, Verdict,
     make_folders,
 };
-pub use source::{ChunkRead, Source, SourceOptions};
+pub use source::{ChunkRead, PartialChunk, Source, SourceOptions};
 pub use store::buffers::{MemoryFolder, Store};
 pub use virtual_object::{ChunkKind, Extent, VirtualObject};
 pub use watch::Watch;

@@ -7,6 +7,10 @@
 //! the link and keeps the link's name, as `cp` does. Links within a tree stay links. Filters apply
 //! to entries found inside folders, never to the given names.
 
+mod chunk;
+
+pub use self::chunk::{ChunkRead, PartialChunk};
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -18,10 +22,10 @@ use super::folders::Folders;
 use super::manifest::{Entry, ListMemory, Manifest, ManifestError, Shape, TWICE, split};
 use super::place::{Found, Place};
 use super::store::{self, Access, Attributes, NameKind, OpenFile, SharedFolder};
-use super::virtual_object::{Extent, VirtualObject};
+use super::virtual_object::VirtualObject;
 use super::walk::{Spot, Walk};
 use super::watch::Watch;
-use super::{CHUNK, ChunkKind, Failure, LARGE, names};
+use super::{CHUNK, Failure, LARGE, names};
 use crate::error::{Advice, Error, FileErrorKind};
 
 /// Options of a source.
@@ -33,15 +37,6 @@ pub struct SourceOptions {
     pub filters: Vec<Filter>,
     /// Counts each name found, and each chunk compared.
     pub watch: Watch,
-}
-
-/// A chunk that was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkRead {
-    /// Bytes of content, at the start of the buffer.
-    pub len: usize,
-    /// The chunk's value.
-    pub value: Digest,
 }
 
 #[derive(Debug)]
@@ -200,74 +195,6 @@ impl Source {
     /// Returns warnings about skipped devices, sockets, pipes, and remains of unfinished copies.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
-    }
-
-    /// Reads chunk `chunk` into the start of `buf` (as long as a chunk) and computes its value.
-    ///
-    /// A file that vanished or changed since the walk becomes a failure and reads as zeros. So a
-    /// chunk that is read again may have a different value.
-    ///
-    /// # Errors
-    /// The chunk is outside the object, or the buffer is too short (`Request`). If there is no
-    /// memory for the names of failed files: as [`ListMemory::hold`].
-    pub fn read_chunk(&mut self, chunk: u64, buf: &mut [u8]) -> Result<ChunkRead, Error> {
-        let kind = self.object.chunk_kind(chunk);
-        let len = self.object.chunk_content(chunk);
-        let (Some(kind), Some(content)) = (kind, buf.get_mut(..len)) else {
-            let what = format!("chunk {chunk} is not in the object or longer than its buffer");
-            return Err(Error::new(FileErrorKind::Request, what));
-        };
-        if kind == ChunkKind::Manifest {
-            let start = (chunk * CHUNK) as usize;
-            content.copy_from_slice(&self.encoded[start..start + len]);
-        } else {
-            let extents: Vec<Extent> = self.object.extents(chunk).collect();
-            for extent in extents {
-                let piece = &mut content[extent.chunk_offset..][..extent.len];
-                self.read_piece(extent.entry, extent.file_offset, piece);
-            }
-        }
-        self.refused.clone().map_or(Ok(()), Err)?;
-        let value = match kind {
-            ChunkKind::Large { entry, chunk } => {
-                digest::file_value(self.size(entry), chunk, content)
-            }
-            ChunkKind::Manifest | ChunkKind::Packed => digest::packed_value(content),
-        };
-        Ok(ChunkRead { len, value })
-    }
-
-    /// Reads a part of chunk `chunk` from its byte `start` on, without computing a value; bytes
-    /// after the content are zero.
-    ///
-    /// # Errors
-    /// As [`read_chunk`](Source::read_chunk).
-    pub fn read_within(&mut self, chunk: u64, start: usize, buf: &mut [u8]) -> Result<(), Error> {
-        let Some(kind) = self.object.chunk_kind(chunk) else {
-            return Err(Error::new(
-                FileErrorKind::Request,
-                format!("chunk {chunk} is not in the object"),
-            ));
-        };
-        buf.fill(0);
-        let end = start + buf.len();
-        if kind == ChunkKind::Manifest {
-            let at = chunk * CHUNK;
-            let content = &self.encoded[at as usize..][..self.object.chunk_content(chunk)];
-            let part = content.get(start..end.min(content.len())).unwrap_or_default();
-            buf[..part.len()].copy_from_slice(part);
-            return Ok(());
-        }
-        let extents: Vec<Extent> = self.object.extents(chunk).collect();
-        for extent in extents {
-            let from = extent.chunk_offset.max(start);
-            let to = (extent.chunk_offset + extent.len).min(end);
-            if from < to {
-                let at = extent.file_offset + (from - extent.chunk_offset) as u64;
-                self.read_piece(extent.entry, at, &mut buf[from - start..to - start]);
-            }
-        }
-        self.refused.clone().map_or(Ok(()), Err)
     }
 
     /// Returns which chunks of a file have the values that the receiver found.

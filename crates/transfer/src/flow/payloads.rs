@@ -5,9 +5,10 @@
 //! payload of one datagram. A coded symbol (of an erasure code) replaces any one missing block of
 //! its chunk.
 //!
-//! A pass is one run over the missing chunks. The first block of a chunk in a pass causes a read of
-//! the whole chunk, which is hashed. The chunk stays in a buffer until another whole chunk is read.
-//! A block that is needed after that is read alone.
+//! A pass is one run over the missing chunks. From its first block in a pass on, a chunk is read in
+//! parts of [`PART`] bytes as its blocks are needed, and hashed. A whole chunk takes a millisecond
+//! or more; at 1 Gbit/s a queue on the path may be empty before that. The chunk stays in a buffer
+//! until another chunk is begun. A block that is needed after that is read alone.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -21,7 +22,11 @@ use crate::control::{Compare, Compared};
 use crate::counters::thread_time;
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
-use longhaul_files::{CHUNK, Failure, Source};
+use longhaul_files::{CHUNK, Failure, PartialChunk, Source};
+
+/// Bytes that are read and hashed at once: a fraction of a millisecond, and small enough for the
+/// processor's cache.
+const PART: usize = 64 << 10;
 
 pub(crate) struct Payloads {
     source: Source,
@@ -29,6 +34,8 @@ pub(crate) struct Payloads {
     chunk: Option<u64>,
     len: usize,
     buffer: Box<[u8]>,
+    /// The chunk in `buffer`, until all of it was read.
+    part: Option<PartialChunk>,
     block: Vec<u8>,
     /// The chunk that the erasure code encoded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
@@ -38,7 +45,7 @@ pub(crate) struct Payloads {
     digests: Vec<(u64, Digest)>,
     failures_reported: usize,
     reading: Duration,
-    /// The part of `reading` that was CPU time. It is measured only while whole chunks are read and
+    /// The part of `reading` that was CPU time. It is measured only while chunks are read and
     /// hashed. Other reads, for repairs, are few; all of their time counts as waiting for the disk.
     reading_cpu: Duration,
 }
@@ -54,6 +61,7 @@ impl Payloads {
             chunk: None,
             len: 0,
             buffer: vec![0; CHUNK as usize].into_boxed_slice(),
+            part: None,
             block: Vec::new(),
             coded: (None, Vec::new()),
             encoder: Encoder::new(),
@@ -70,13 +78,13 @@ impl Payloads {
 
     /// Starts a new pass, which sends the digests of its chunks again.
     pub(crate) fn rewind(&mut self) {
-        (self.chunk, self.coded.0) = (None, None);
+        (self.chunk, self.part, self.coded.0) = (None, None, None);
         self.digests.clear();
         self.announced = Tally::new(self.announced.blocks());
     }
 
-    /// Returns the payload of `block`. The first block of a chunk in a pass adds the chunk's digest
-    /// to [`Payloads::take_digests`]. A file that cannot be read is not an error here; see
+    /// Returns the payload of `block`. Once all of a chunk was read, its digest is among those of
+    /// [`Payloads::take_digests`]. A file that cannot be read is not an error here; see
     /// [`Payloads::new_failures`].
     pub(crate) fn payload(&mut self, layout: &Layout, block: Block) -> Result<&[u8], Error> {
         let chunk = layout.chunk_of(block);
@@ -84,9 +92,10 @@ impl Payloads {
         let start = (extent.offset - chunk * CHUNK) as usize;
         let within = start..start + extent.len as usize;
         if self.announced.mark(chunk as u32) {
-            self.read(chunk)?;
+            self.begin(chunk)?;
         }
         if self.chunk == Some(chunk) {
+            self.read_to(within.end)?;
             return Ok(&self.buffer[within]);
         }
         self.block.clear();
@@ -122,26 +131,48 @@ impl Payloads {
 
     /// Reads all of `chunk` and returns its digest; [`Payloads::content`] then returns its content.
     pub(crate) fn read_whole(&mut self, chunk: u64) -> Result<Digest, Error> {
-        let value = self.read(chunk)?;
-        self.digests.clear();
-        Ok(value)
+        self.begin(chunk)?;
+        self.finish()?;
+        let read = self.digests.drain(..).find(|(read, _)| *read == chunk);
+        let lost = || Error::new(ErrorKind::Unfinished, format!("chunk {chunk} was not read"));
+        read.map(|(_, value)| value).ok_or_else(lost)
     }
 
     pub(crate) fn content(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
 
-    fn read(&mut self, chunk: u64) -> Result<Digest, Error> {
+    fn begin(&mut self, chunk: u64) -> Result<(), Error> {
+        self.finish()?;
         self.chunk = None;
-        let (started, cpu) = (Instant::now(), thread_time());
-        let read = self.source.read_chunk(chunk, &mut self.buffer)?;
-        self.reading += started.elapsed();
-        self.reading_cpu += thread_time().saturating_sub(cpu);
-        self.buffer[read.len..].fill(0);
-        self.chunk = Some(chunk);
-        self.len = read.len;
-        self.digests.push((chunk, read.value));
-        Ok(read.value)
+        let part = self.source.begin_chunk(chunk)?;
+        self.len = part.content_len();
+        self.buffer[self.len..].fill(0);
+        (self.chunk, self.part) = (Some(chunk), Some(part));
+        Ok(())
+    }
+
+    /// Reads the rest of the chunk in the buffer.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        self.read_to(self.buffer.len())
+    }
+
+    /// Reads the chunk in the buffer at least up to byte `end`, unless that was done before.
+    fn read_to(&mut self, end: usize) -> Result<(), Error> {
+        let (Some(chunk), Some(part)) = (self.chunk, &mut self.part) else { return Ok(()) };
+        while part.bytes_read() < end {
+            let next = part.bytes_read() + PART;
+            let (started, cpu) = (Instant::now(), thread_time());
+            let value = self.source.read_on(part, &mut self.buffer, next)?;
+            self.reading += started.elapsed();
+            self.reading_cpu += thread_time().saturating_sub(cpu);
+            if let Some(value) = value {
+                self.digests.push((chunk, value));
+                self.part = None;
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn take_digests(&mut self) -> Vec<(u64, Digest)> {
@@ -174,5 +205,89 @@ impl Payloads {
     /// Returns the time spent reading and hashing, and the part of that time that was CPU time.
     pub(crate) fn reading(&self) -> (Duration, Duration) {
         (self.reading, self.reading_cpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_files::digest::file_value;
+    use longhaul_files::{Place, SourceOptions};
+    use longhaul_proto::units::Bytes;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const SIZE: u64 = 2 * CHUNK + 77;
+    /// Divides a part, so that the blocks of a chunk end where its parts end.
+    const BLOCK: u32 = 1024;
+
+    fn content() -> Vec<u8> {
+        (0..SIZE).map(|n| (n * 31 % 251) as u8).collect()
+    }
+
+    fn payloads(folder: &TempDir) -> (Payloads, Layout) {
+        let file = folder.path().join("source");
+        std::fs::write(&file, content()).unwrap();
+        let source = Source::open(&[Place::Ambient(file)], &SourceOptions::default()).unwrap();
+        let layout = Layout::new(Bytes::new(SIZE), Bytes::ZERO, Bytes::new(CHUNK), BLOCK).unwrap();
+        (Payloads::new(source).unwrap(), layout)
+    }
+
+    /// Returns the payloads of the blocks `blocks`.
+    fn take(payloads: &mut Payloads, layout: &Layout, blocks: Range<u32>) -> Vec<u8> {
+        let payload =
+            |index| payloads.payload(layout, Block { segment: 0, index }).unwrap().to_vec();
+        blocks.flat_map(payload).collect()
+    }
+
+    #[test]
+    fn a_chunk_is_read_in_parts_and_has_its_digest_after_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut payloads, layout) = payloads(&folder);
+        let read = |payloads: &Payloads| payloads.part.as_ref().map(PartialChunk::bytes_read);
+        let (per_part, per_chunk) = (PART as u32 / BLOCK, CHUNK as u32 / BLOCK);
+        let mut sent = take(&mut payloads, &layout, 0..per_part);
+        assert_eq!(read(&payloads), Some(PART));
+        sent.extend(take(&mut payloads, &layout, per_part..per_chunk - per_part));
+        assert_eq!((read(&payloads), payloads.take_digests()), (Some(15 * PART), vec![]));
+        sent.extend(take(&mut payloads, &layout, per_chunk - per_part..per_chunk));
+        assert!(sent == content()[..CHUNK as usize]);
+        assert_eq!(payloads.take_digests(), [(0, file_value(SIZE, 0, &sent))]);
+    }
+
+    #[test]
+    fn the_next_chunk_and_a_finish_complete_a_chunk_of_which_little_was_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut payloads, layout) = payloads(&folder);
+        let value = |chunk| {
+            let start = (chunk * CHUNK) as usize;
+            let end = (start + CHUNK as usize).min(SIZE as usize);
+            (chunk, file_value(SIZE, chunk, &content()[start..end]))
+        };
+        let first = |chunk: u64| (chunk * CHUNK) as u32 / BLOCK;
+        take(&mut payloads, &layout, first(1)..first(1) + 1);
+        take(&mut payloads, &layout, first(0)..first(0) + 1);
+        assert_eq!(payloads.take_digests(), [value(1)]);
+        payloads.finish().unwrap();
+        assert_eq!(payloads.take_digests(), [value(0)]);
+        payloads.finish().unwrap();
+        assert_eq!(payloads.take_digests(), []);
+        assert_eq!(payloads.read_whole(2).unwrap(), value(2).1);
+        assert_eq!(payloads.content(), &content()[2 * CHUNK as usize..]);
+    }
+
+    #[test]
+    fn a_file_that_changes_between_the_parts_of_a_chunk_fails_before_the_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut payloads, layout) = payloads(&folder);
+        let per_chunk = CHUNK as u32 / BLOCK;
+        let mut sent = take(&mut payloads, &layout, 0..1);
+        std::fs::write(folder.path().join("source"), vec![9; SIZE as usize + 1]).unwrap();
+        assert_eq!(payloads.new_failures().len(), 0);
+        sent.extend(take(&mut payloads, &layout, 1..per_chunk));
+        assert_eq!(payloads.new_failures().len(), 1);
+        let old = content();
+        assert!(sent[..PART] == old[..PART] && sent[PART..].iter().all(|byte| *byte == 0));
+        assert_eq!(payloads.take_digests(), [(0, file_value(SIZE, 0, &sent))]);
     }
 }

@@ -399,6 +399,11 @@ impl Sending {
             Wake::At(due, why) if self.path.is_some() => (due, Some(why)),
             _ => (Time::NEVER, None),
         };
+        if why != Some(Why::Pacing) {
+            // The last blocks of this chunk may not be needed, but its digest is.
+            self.payloads.finish()?;
+            self.send_digests(now);
+        }
         if why != Some(Why::Pacing) || now.since(self.published) >= PUBLISH {
             self.publish(now);
         }

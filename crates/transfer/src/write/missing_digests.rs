@@ -1,8 +1,8 @@
 //! Limits how long complete chunks wait for their digests. Waiting chunks occupy memory and cannot
 //! be verified.
 //!
-//! A sender sends a chunk's digest with its first blocks, both by datagram and on the control
-//! stream. A session ends after 30 s of silence. A sender that keeps its session alive and sends no
+//! A sender sends a chunk's digest as soon as it has read the chunk, both by datagram and on the
+//! control stream. A session ends after 30 s of silence. A sender that keeps its session alive and sends no
 //! digest for twice that time is broken, or wants to occupy the memory.
 
 use std::collections::VecDeque;
