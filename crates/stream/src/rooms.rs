@@ -26,7 +26,7 @@ use crate::terms::{Seen, Terms, keys, micros, written};
 const RECEIVERS: usize = 256;
 /// Maximum receivers of all streams of a server.
 const ALL_RECEIVERS: usize = 1_024;
-/// Maximum number of streams at the same time.
+/// Maximum number of streams with a sender.
 const SENDERS: usize = 64;
 
 /// Maximum number of a receiver's requests for one frame.

@@ -22,7 +22,8 @@ use crate::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use crate::link::LinkSpec;
 use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 
-/// After a silence this long, once the last update was due, missing updates count as lost.
+/// How long to wait for another arrival after the last update was due; then missing updates count
+/// as lost.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Interval of tests whether the channel is open; also the pause before the first update.
 const KNOCK: Duration = Duration::from_millis(200);
