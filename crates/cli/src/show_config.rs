@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 
 use crate::config::Setting;
 
-/// Positional arguments, and switches that no configuration file can set.
+/// Positional arguments, switches that no configuration file can set, and `doctor --dir`.
 const NOT_SHOWN: [&str; 13] = [
     "locations",
     "path",

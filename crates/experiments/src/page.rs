@@ -305,7 +305,7 @@ pub fn differences(made: &str, committed: &str) -> Vec<String> {
     let gone = theirs.keys().filter(|key| !ours.contains_key(*key));
     found.extend(gone.map(|key| format!("{}: on the page, but no longer a row", name(key))));
     if found.is_empty() && made != committed {
-        found.push("the words around the tables differ".into());
+        found.push("parts without simulated values differ".into());
     }
     found
 }
@@ -442,7 +442,7 @@ mod tests {
         let renamed = committed.replace("| two |", "| three |");
         assert_eq!(differences(&committed, &renamed).len(), 2);
         let reworded = committed.replace("A path.", "Another path.");
-        assert_eq!(differences(&committed, &reworded), ["the words around the tables differ"]);
+        assert_eq!(differences(&committed, &reworded), ["parts without simulated values differ"]);
     }
 
     #[test]

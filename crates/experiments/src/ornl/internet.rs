@@ -125,11 +125,11 @@ pub(super) static INTERNET: Experiment = Experiment {
               / 335} %. FOBS is {FOBS, best case | difference} and {FOBS, worst case | difference} \
               % faster than in the study, which does not say what limited FOBS. Tsunami is \
               {-[Tsunami, best case | difference]} and {-[Tsunami, worst case | difference]} % \
-              slower. SABUL treats loss as congestion but averages it over 200 ms. It has {SABUL, \
-              best case | difference} and {SABUL, worst case | difference} % more goodput than in \
-              the study, because nothing but loss limits it here. TCP treats every loss as \
-              congestion: it has {TCP*, best case} Mbit/s at five lost packets in ten thousand, \
-              and {TCP*, worst case} Mbit/s at three in a hundred. In the study TCP had 280 and \
-              230, so it did not meet this loss.",
+              slower. SABUL treats loss as congestion, but follows a moving average over intervals \
+              of 200 ms. It has {SABUL, best case | difference} and {SABUL, worst case | \
+              difference} % more goodput than in the study; here only loss and the rate of the \
+              sending host limit it. TCP treats every loss as congestion: it has {TCP*, best case} \
+              Mbit/s at five lost packets in ten thousand, and {TCP*, worst case} Mbit/s at three \
+              in a hundred. In the study TCP had 280 and 230, so it did not meet this loss.",
     set: Set::Quick,
 };

@@ -141,9 +141,9 @@ impl Frontier {
         sent + self.there.insert(blocks.start.max(self.next)..end)
     }
 
-    /// Records blocks that the receiver has from another source. Blocks already sent no longer
-    /// count against the grant, because the receiver does not store them. Returns the part of the
-    /// range within the object, if any.
+    /// Records blocks that the receiver has from another source. Blocks that were sent, and are not
+    /// known to have arrived, no longer count against the grant, because the receiver does not
+    /// store them. Returns the part of the range within the object, if any.
     pub fn skip(&mut self, blocks: BlockRange) -> Option<Range<u64>> {
         let range = blocks.numbers(&self.layout);
         if range.is_empty() {

@@ -29,7 +29,8 @@ impl Memory {
         self.held.remove(&agent);
     }
 
-    /// The memory that a copy may hold now; at least `held`, its granted bytes.
+    /// The memory that a copy may hold now; at least `held`, the granted bytes that have not left
+    /// its memory.
     pub(super) fn room(&mut self, agent: u32, held: Bytes) -> Bytes {
         let count = self.held.len().max(1) as u64;
         let others = self.held.iter().filter(|(other, _)| **other != agent);
