@@ -34,8 +34,8 @@ pub(crate) struct Terms {
     /// The protocol; `None` if the chunks go over streams.
     pub(crate) protocol: Option<&'static Row>,
     pub(crate) settings: Settings,
-    /// Number of streams for chunks, besides the control stream. If zero, the control stream carries
-    /// the chunks.
+    /// Number of streams for chunks, besides the control stream. If zero, the control stream
+    /// carries the chunks.
     pub(crate) streams: u32,
     pub(crate) try_streams: bool,
     pub(crate) rate: Option<Rate>,
