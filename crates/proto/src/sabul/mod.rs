@@ -121,8 +121,8 @@ pub const WINDOW: ProtocolOption = ProtocolOption::new(
 /// available bandwidth and RTT." (7, of future work)
 pub(crate) const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
     "available-window",
-    "use the arrivals of (sync interval + round-trip time) plus 16 blocks as the window, instead \
-     of `window`",
+    "the window is the arrivals of (sync interval + round-trip time) plus 16 blocks; `window`, if \
+     set, is its limit",
     false,
 );
 
@@ -241,7 +241,7 @@ pub const ORNL_ROW: Row = Row {
             and 4",
     summary: "An earlier release of SABUL, kept to repeat a study: the receiver signals a rate \
               change every 200 ms and acknowledges every 100 ms. It reports a loss immediately, \
-              and all missing blocks every 20 ms, so a loss is counted and resent several times. \
+              and missing blocks again every 20 ms, so a loss is counted and resent several times. \
               The delay between datagrams starts at 10 µs. For experiments only.",
     experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
