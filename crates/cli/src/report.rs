@@ -352,7 +352,7 @@ fn bound(by: BoundBy) -> &'static str {
             "by creating many small files at the destination: an archive of them would be faster"
         }
         BoundBy::PeerLimit => {
-            "by the other side's own limit: raise --memory there, or its rate, if it has room"
+            "by the receiving host's limit on memory: raise --memory there, if it has room"
         }
         _ => "by an unknown bottleneck",
     }
