@@ -19,7 +19,8 @@ use crate::wire::{Done, Report};
 pub(super) struct TailCopies {
     /// Maximum number of times that each block of the round is sent.
     pub(super) times: u32,
-    /// Copies of blocks that may still be sent, not counting each block's first send.
+    /// Number of copies that may still be sent. In each round, the first repair of a block does not
+    /// count.
     pub(super) budget: u64,
 }
 
