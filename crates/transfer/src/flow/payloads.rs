@@ -6,9 +6,10 @@
 //! its chunk.
 //!
 //! A pass is one run over the missing chunks. From its first block in a pass on, a chunk is read in
-//! parts of [`PART`] bytes as its blocks are needed, and hashed. A whole chunk takes a millisecond
-//! or more; at 1 Gbit/s a queue on the path may be empty before that. The chunk stays in a buffer
-//! until another chunk is begun. A block that is needed after that is read alone.
+//! parts of [`PART`] bytes as its blocks are needed, and hashed. To read and hash a whole chunk at
+//! once would take a millisecond or more; in this time a short queue on the path may run empty. The
+//! chunk stays in a buffer until another chunk is begun. A block that is needed after that is read
+//! alone.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -24,8 +25,8 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, Failure, PartialChunk, Source};
 
-/// Bytes that are read and hashed at once: a fraction of a millisecond, and small enough for the
-/// processor's cache.
+/// Bytes that are read and hashed at once. This takes a fraction of a millisecond, and the bytes
+/// fit into the processor's cache.
 const PART: usize = 64 << 10;
 
 pub(crate) struct Payloads {
@@ -40,7 +41,7 @@ pub(crate) struct Payloads {
     /// The chunk that the erasure code encoded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
     encoder: Encoder,
-    /// Chunks whose digests were computed in this pass.
+    /// Chunks that were begun in this pass; the digest of each is computed.
     announced: Tally,
     digests: Vec<(u64, Digest)>,
     failures_reported: usize,

@@ -2,8 +2,8 @@
 //! be verified.
 //!
 //! A sender sends a chunk's digest as soon as it has read the chunk, both by datagram and on the
-//! control stream. A session ends after 30 s of silence. A sender that keeps its session alive and sends no
-//! digest for twice that time is broken, or wants to occupy the memory.
+//! control stream. A session ends after 30 s of silence. A sender that keeps its session alive and
+//! sends no digest for twice that time is broken, or wants to occupy the memory.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
