@@ -2,6 +2,7 @@
 //! lost datagrams from *repairs*, which the sender adds to each *group* of datagrams.
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
 use super::cutter::{CODED, HEAD, LENGTH, MAX_GROUP, REPAIR, REPAIR_HEAD};
@@ -113,19 +114,19 @@ impl Joiner {
 
     fn keep(&mut self, number: u64, index: u8, is_repair: bool, payload: &[u8]) {
         let group = self.groups.entry(number).or_default();
-        let before = match is_repair {
+        let (stored, before) = match is_repair {
             _ if group.done => return,
-            false => group.originals.insert(index, payload.to_vec()),
+            false => (payload.len(), group.originals.insert(index, payload.to_vec())),
             true => {
                 let Some((head, symbol)) = payload.split_at_checked(REPAIR_HEAD) else { return };
                 let shape = (head[0] == 1, head[1], head[2]);
                 if *group.shape.get_or_insert(shape) != shape || index >= shape.2 {
                     return;
                 }
-                group.repairs.insert(index, symbol.to_vec())
+                (symbol.len(), group.repairs.insert(index, symbol.to_vec()))
             }
         };
-        let more = payload.len() + OVERHEAD;
+        let more = stored + OVERHEAD;
         let less = before.map_or(0, |before| before.len() + OVERHEAD).min(group.cost + more);
         group.cost = group.cost + more - less;
         self.group_bytes = self.group_bytes + more - less;
@@ -190,7 +191,9 @@ impl Joiner {
         }
         let partial = self.partial.entry(number).or_default();
         partial.restored |= restored;
-        if partial.parts.insert(part, bytes.to_vec()).is_none() {
+        // Of two different versions of a part the first counts.
+        if let Entry::Vacant(place) = partial.parts.entry(part) {
+            place.insert(bytes.to_vec());
             partial.cost += bytes.len() + OVERHEAD;
             self.partial_bytes += bytes.len() + OVERHEAD;
         }

@@ -384,10 +384,10 @@ fn a_meter_measures_rates_jitter_and_losses() {
 #[test]
 fn the_newest_64_groups_keep_their_datagrams() {
     let (mut joiner, mut out) = (Joiner::default(), Vec::new());
-    // One of two repairs for two originals. A kept datagram takes 64 bytes more.
+    // One of two repairs for two originals. A kept symbol takes 64 bytes more.
     let mut held = |group: u64| {
         joiner.take(group << 16 | cutter::CODED | cutter::REPAIR, &[0, 2, 2, 9, 9], &mut out);
-        joiner.held() / (5 + 64)
+        joiner.held() / (2 + 64)
     };
     assert_eq!([held(0), held(1), held(63)], [1, 2, 3]);
     assert_eq!([held(64), held(0), held(1)], [3, 3, 3], "64 replaces 0, which is too old now");
@@ -428,7 +428,7 @@ fn the_kept_datagrams_of_all_groups_have_at_most_4_mib() {
             joiner.held()
         })
         .collect();
-    let one = payload.len() + 64;
+    let one = payload.len() - cutter::REPAIR_HEAD + 64;
     let most = (4 << 20) / one;
     assert_eq!((held[most - 1], held[most], held[59]), (most * one, most * one, most * one));
 }
@@ -453,6 +453,22 @@ fn a_datagram_that_replaces_another_of_its_group_counts_instead_of_it() {
         joiner.held()
     };
     assert_eq!([held(20), held(30), held(10)], [84, 94, 74]);
+}
+
+#[test]
+fn a_repair_that_comes_again_and_a_longer_part_cost_no_more_memory() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let mut held = |block: u64, payload: &[u8]| {
+        joiner.take(block, payload, &mut out);
+        joiner.held()
+    };
+    let repair = [&[0, 2, 2][..], &[9; 100]].concat();
+    let place = 5 << 16 | cutter::CODED | cutter::REPAIR;
+    assert_eq!([held(place, &repair), held(place, &repair)], [164, 164]);
+    let part = |len| [&[0; 8][..], &[0, 0, 0, 2], &vec![7; len]].concat();
+    assert_eq!([held(0, &part(1)), held(0, &part(1_000))], [164 + 65, 164 + 65]);
+    held(0, &[&[0; 8][..], &[0, 1, 0, 2], b"end"].concat());
+    assert_eq!((out.len(), &out[0].message), (1, &b"\x07end".to_vec()));
 }
 
 /// Two messages of one datagram each, and the XOR of both datagrams.
@@ -552,7 +568,7 @@ fn a_repair_that_contradicts_the_first_one_is_not_kept() {
     let (mut joiner, mut out) = (Joiner::default(), Vec::new());
     let mut held = |number: u64, payload: &[u8]| {
         joiner.take(5 << 16 | cutter::CODED | cutter::REPAIR | number, payload, &mut out);
-        joiner.held() / (5 + 64)
+        joiner.held() / (2 + 64)
     };
     // Reed-Solomon, 8 originals, 2 repairs.
     assert_eq!(held(0, &[0, 8, 2, 9, 9]), 1);
