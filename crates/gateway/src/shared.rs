@@ -17,8 +17,8 @@ use crate::traffic::Traffic;
 const AT_DISK: usize = 16;
 /// Maximum number of concurrent listings.
 const LISTINGS: usize = 16;
-/// Number of locks of names. A disk that hangs blocks only the names on that disk, and the names
-/// that share a lock with them.
+/// Number of locks of names. While a disk hangs, a request keeps its lock; the more locks there
+/// are, the fewer other names wait for it.
 const NAMING: usize = 64;
 /// How long a listing waits while [`LISTINGS`] others run.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,8 +45,8 @@ pub struct AccessRecord {
     pub bytes: Option<u64>,
     /// The status of the reply.
     pub status: u16,
-    /// Why a MOVE failed after it had hidden the replaced content, or could not remove this
-    /// content; and the hidden name of the content next to the new path.
+    /// If a MOVE left the replaced content under a hidden name next to the new path: this name, and
+    /// why the MOVE failed or could not remove the content.
     pub left: Option<String>,
     /// The time limit, if the client was disconnected because of it.
     pub disconnected_after: Option<Duration>,

@@ -17,7 +17,8 @@ use crate::place::Place;
 const BUFFERS: usize = 64;
 /// Size of a buffer in bytes.
 const SIZE: usize = 64 << 10;
-/// Number of withheld frames that an outlet remembers. Symbols of several frames may alternate.
+/// Number of withheld frames that an outlet remembers, so that it counts each once although symbols
+/// of several frames may alternate.
 const WITHHELD: usize = 64;
 
 /// A buffer of opened (decrypted) datagrams.

@@ -1,10 +1,9 @@
 //! Detects a sender that exceeds its requested rate.
 //!
 //! The receiver requests more data than the path holds. The rest is in the sender's hand (requested
-//! and not yet sent), so a late request does not starve the sender. A sender that sends all these
-//! data in one burst exceeds its rate. This counter compares the datagrams sent, by packet numbers,
-//! with the requested rate. The counter allows one burst of all data in hand, because paths
-//! and hosts release data in bursts too.
+//! and not yet sent), so a late request does not starve the sender. This counter compares the
+//! datagrams sent, by packet numbers, with the requested rate. It allows one burst of all data in
+//! hand, because paths and hosts release held data in bursts.
 
 use crate::time::Time;
 

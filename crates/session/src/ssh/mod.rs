@@ -125,7 +125,7 @@ fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
         return Err(usage("the ssh command is empty".to_owned()));
     };
     if target.destination.is_empty() || target.destination.starts_with('-') {
-        // ssh would parse this destination as an option.
+        // ssh would parse a destination with a leading `-` as an option.
         return Err(usage(format!("`{}` is not a host name", target.destination)));
     }
     Command::new(program)

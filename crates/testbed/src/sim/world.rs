@@ -18,7 +18,7 @@ use super::{SimError, What};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// How long a run continues after its flows, plus two round trips, to detect late activity.
+/// After its flows a run continues for this time and two round trips, to detect late activity.
 const LINGER: Span = Span::from_millis(50);
 
 pub(super) struct World<'s> {

@@ -14,7 +14,8 @@ const PARTS: u32 = 1_024;
 /// RFC 9438, 5: how steep the curve is, in segments a second cubed.
 const C: f64 = 0.4;
 /// Arrivals, in eighths of the window, per increment of the estimate of Reno's window: RFC 9438,
-/// 4.3, (1 + β) / (3 (1 − β)). Linux always keeps this factor.
+/// 4.3, (1 + β) / (3 (1 − β)). The RFC ends this factor once the estimate has reached the window
+/// before the loss; Linux does not.
 const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
 /// Linux's clock tick, at 250 Hz.
 const TICK: Span = Span::from_millis(4);

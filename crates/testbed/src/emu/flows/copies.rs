@@ -24,7 +24,8 @@ use crate::scenario::{Amount, Flow, Scenario, Strategy, Traffic, Transfer};
 use crate::sim::check_copy;
 
 pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
-/// The default `--memory`: enough for an object in one segment.
+/// `--memory` of a client, and of a server unless the scenario sets it: enough for an object in one
+/// segment.
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
