@@ -322,7 +322,7 @@ impl RpcStream {
     /// most 8 are unread.
     ///
     /// # Errors
-    /// The item is too long, or the call has ended; [`RpcStream::answer`] then returns why.
+    /// The item is too long; or the call has ended, and [`RpcStream::answer`] returns why.
     pub async fn send(&self, item: &impl RpcMessage) -> Result<(), RpcError> {
         self.items.send(item).await
     }
