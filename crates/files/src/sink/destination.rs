@@ -40,6 +40,8 @@ pub(super) struct Ground {
     /// Whether the name of the base may be missing on disk: this copy has created the base, or the
     /// base's parent folder could not be synced.
     pub(super) has_new_base: bool,
+    /// Whether a sync of names failed: later syncs do not prove that these names are on disk.
+    pub(super) has_lost_names: bool,
     pub(super) place: PathBuf,
 }
 
@@ -93,6 +95,7 @@ impl Ground {
             mark: None,
             is_missing: false,
             has_new_base: false,
+            has_lost_names: false,
             place: place.named().to_owned(),
         }
     }
@@ -196,6 +199,7 @@ impl Ground {
             mark: None,
             is_missing: self.is_missing,
             has_new_base: false,
+            has_lost_names: false,
             place: self.place.clone(),
         }
     }
@@ -299,8 +303,16 @@ fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
         missing.push(at.clone());
     }
     for place in missing.into_iter().rev() {
-        let Found::Nothing { parent, name } = place.find().map_err(|e| cannot(&place, e))? else {
-            continue;
+        let (parent, name) = match place.find().map_err(|e| cannot(&place, e))? {
+            Found::Nothing { parent, name } => (parent, name),
+            // A killed run may have created the folder without a sync.
+            Found::Folder(folder) if !dry => {
+                let synced = place.parent().folder().and_then(|parent| parent.sync());
+                let synced = synced.or_else(|_| folder.sync_file_system());
+                synced.map_err(|error| cannot(&place, error))?;
+                continue;
+            }
+            Found::Folder(_) | Found::Other { .. } => continue,
         };
         check_name(&name, &place)?;
         if dry {
@@ -428,6 +440,17 @@ mod tests {
             let ground = Ground::open(&place, &manifest, dry).unwrap();
             assert_eq!(ground.has_new_base, is_new, "{shape:?} {dry} {folder_sync}");
         }
+    }
+
+    #[test]
+    fn a_folder_of_a_killed_run_is_on_disk_before_a_folder_is_made_in_it() {
+        let disk = Disk::new(1);
+        disk.root().make_folder(b"t", 0o755).unwrap();
+        let place = Place::Stored { root: Store(disk.root()), path: "t".into() };
+        make_path(&place, true).unwrap();
+        assert!(!disk.tree(true).contains_key(&b"t"[..]), "a dry run syncs nothing");
+        make_path(&place, false).unwrap();
+        assert!(disk.tree(true).contains_key(&b"t"[..]));
     }
 
     #[test]

@@ -201,6 +201,9 @@ impl Sink {
     }
 
     pub(super) fn sync_names(&self) -> Result<(), Error> {
+        if let Some(error) = &self.lost_names {
+            return Err(error.clone());
+        }
         if !self.has_unsynced_names() {
             return Ok(());
         }
@@ -211,7 +214,7 @@ impl Sink {
 
     /// Returns whether any name may be missing on disk. The name of an existing file may come from
     /// a run that was killed before its sync.
-    fn has_unsynced_names(&self) -> bool {
+    pub(super) fn has_unsynced_names(&self) -> bool {
         let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
         let mut named = entries.filter(|(_, (_, state))| **state == State::Done);
         let synced = |number| self.object.is_large(number as u32);

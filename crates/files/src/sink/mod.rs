@@ -204,6 +204,8 @@ pub struct Sink {
     made_folders: u64,
     /// Whether a large file has its final name, but the folder's sync failed.
     has_unsynced_name: bool,
+    /// The error of a sync that may have lost names. No later sync reports it again.
+    lost_names: Option<Error>,
     /// Folders that this copy or an interrupted copy has created, without their final mode.
     unfinished: Bits,
     uses: u64,
@@ -269,6 +271,7 @@ impl Sink {
             written: 0,
             made_folders: 0,
             has_unsynced_name: false,
+            lost_names: None,
             unfinished: Bits::new(manifest.entries().len() as u64),
             uses: 0,
             synced: Instant::now(),

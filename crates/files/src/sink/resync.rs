@@ -32,6 +32,10 @@ impl Sink {
         let one_sync = for_folders || self.small.wants_one_sync();
         if one_sync {
             if let Err(error) = self.ground.sync_file_systems() {
+                self.ground.has_lost_names = true;
+                if self.has_unsynced_names() {
+                    self.lost_names = Some(self.sync_error(&self.ground.place, &error));
+                }
                 return self.lose_all(&error);
             }
             self.has_synced_folders |= for_folders;
@@ -194,6 +198,20 @@ mod tests {
             copy.sink.sync().unwrap();
             assert_eq!(copy.sink.has_synced_folders, is_synced, "{size}");
         }
+    }
+
+    #[test]
+    fn a_sync_that_succeeds_after_a_failed_one_does_not_prove_that_new_folders_are_on_disk() {
+        let to = Disk::new(2);
+        let mut copy = Copy::begin(&to, LARGE);
+        copy.write();
+        to.fail_next_file_system_sync();
+        copy.sink.sync().unwrap();
+        while !copy.sink.is_complete() {
+            copy.write();
+        }
+        let error = copy.sink.finish().unwrap_err();
+        assert!(error.what.starts_with("cannot sync"), "{error}");
     }
 
     #[test]

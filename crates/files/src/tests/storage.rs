@@ -354,6 +354,8 @@ fn a_large_file_of_a_tree_whose_sync_fails_twice_fails_alone_and_names_the_devic
         let file = from.root().create(name, 0o644).unwrap();
         file.write_all_at(&vec![5; size as usize], 0).unwrap();
     }
+    // In a new folder, the folder's name would count as lost too.
+    to.root().make_folder(b"copy", 0o755).unwrap();
     let options = SourceOptions { recursive: true, ..Default::default() };
     let mut source = Source::open(&[place(&from, "")], &options).unwrap();
     let manifest = source.manifest().clone();
