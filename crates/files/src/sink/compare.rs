@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::time::Instant;
 
 use super::plan::Basis;
 use super::{Comparing, Sink, State};
@@ -68,7 +69,7 @@ impl Sink {
         let first = self.object.chunks_of(entry).start;
         self.changed.extend(gone.into_iter().map(|chunk| first + chunk));
         match if is_whole { self.complete_large(entry) } else { Ok(()) } {
-            Ok(()) => Ok(()),
+            Ok(()) => self.tick(Instant::now()),
             Err(error) => self.large_failure(entry, &error),
         }
     }
@@ -76,16 +77,18 @@ impl Sink {
     fn take_found(&mut self, entry: u32, right: &[(u64, Digest)]) -> io::Result<()> {
         let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
         large.expect_found(right);
+        let mut unsynced = 0;
         for (chunk, value) in right {
             self.watch.step();
             if large.take_found(&mut self.ground, *chunk, *value)? {
-                self.unsynced += CHUNK;
+                unsynced += CHUNK;
             }
-            if self.unsynced >= self.most_unsynced {
+            if unsynced >= self.most_unsynced {
                 large.sync(&mut self.ground)?;
-                self.unsynced = 0;
+                unsynced = 0;
             }
         }
+        self.unsynced += unsynced;
         large.expect_found(&[]);
         Ok(())
     }
@@ -203,5 +206,35 @@ mod tests {
         let journal = to.cached(to.tree(false)[&names::journal(b"x")[..]]);
         let journal = Journal::decode(&journal).unwrap();
         assert_eq!((journal.values.len(), sink.unsynced), (3, CHUNK));
+    }
+
+    #[test]
+    fn found_chunks_count_with_the_unsynced_bytes_of_other_files() {
+        let (from, to) = (Disk::new(1), Disk::new(2));
+        let content = vec![7; crate::LARGE as usize];
+        for name in [b"x", b"y"] {
+            from.root().create(name, 0o600).unwrap().write_all_at(&content, 0).unwrap();
+        }
+        let partial = to.root().create(&names::partial(b"x"), 0o600).unwrap();
+        partial.write_all_at(&content[..2 * CHUNK as usize], 0).unwrap();
+        drop(partial);
+        let place = |disk: &Disk| Place::Stored { root: Store(disk.root()), path: "".into() };
+        let options = SourceOptions { recursive: true, ..SourceOptions::default() };
+        let mut source = Source::open(&[place(&from)], &options).unwrap();
+        let (options, watch) = (SinkOptions::default(), Watch::default());
+        let opened = Sink::open(&place(&to), source.manifest(), 0, &options, &watch);
+        let (mut sink, plan) = opened.unwrap();
+        sink.sync_every(3 * CHUNK);
+        let first = sink.object.chunks_of(1).start;
+        for chunk in [first, first + 1] {
+            let mut buffer = vec![0; CHUNK as usize];
+            let read = source.read_chunk(chunk, &mut buffer).unwrap();
+            sink.write_chunk(chunk, &buffer[..read.len], &read.value).unwrap();
+        }
+        assert!(!to.tree(false).contains_key(&names::journal(b"y")));
+        let same = source.compare(0, &plan.compare[0].values);
+        assert_eq!(same, [true; 2]);
+        sink.compare_result(0, &same).unwrap();
+        assert!(to.tree(false).contains_key(&names::journal(b"y")));
     }
 }
