@@ -11,6 +11,8 @@
 
 use std::cmp::Ordering;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use super::plan::{is_below, left_off};
 use super::{Ground, Sink};
@@ -24,6 +26,9 @@ use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
 /// Maximum bytes of listed names; further names are only counted.
 const MOST_LISTED: usize = 16 << 20;
+
+/// Milliseconds of the longest tick of a file system's clock: FAT has 2 s.
+const LONGEST_TICK: u64 = 2_000;
 
 /// The removal of names that the source lacks.
 #[derive(Clone, Debug, Default)]
@@ -135,9 +140,18 @@ impl Sink {
         }
         let (folder, name) = (self.ground.base(), names::unique(b"begun"));
         let dated = folder.create(&name, 0o600).and_then(|file| {
-            let changed = file.attributes().map(|attributes| attributes.changed);
+            let changed = || file.attributes().map(|attributes| attributes.changed);
+            let begun = changed();
+            // Wait for the clock's next tick: what another copy finishes from now on is later.
+            for length in 1..=LONGEST_TICK {
+                thread::sleep(Duration::from_millis(1));
+                let _ = file.set_len(length);
+                if !matches!((&begun, changed()), (Ok(begun), Ok(now)) if *begun == now) {
+                    break;
+                }
+            }
             folder.remove(&name)?;
-            changed
+            begun
         });
         let place = &self.ground.place;
         extra.begun = Some(dated.map_err(|error| file_error("write to", place, &error))?);
@@ -490,6 +504,22 @@ mod tests {
             let watch = Watch::default();
             let walk = Walk::new(&ground, &extra, &watch, false, 4);
             assert_eq!(walk.run().unwrap().count, count);
+        }
+    }
+
+    #[test]
+    fn a_name_that_another_copy_finishes_after_the_start_has_a_later_change_time() {
+        let top = tempfile::tempdir().unwrap();
+        let place = Place::Ambient(top.path().to_owned());
+        let delete = Some(Delete::default());
+        let options = crate::SinkOptions { delete, ..crate::SinkOptions::default() };
+        for _ in 0..20 {
+            let opened = Sink::open(&place, &manifest(true), 0, &options, &Watch::default());
+            let (sink, _) = opened.unwrap();
+            std::fs::write(top.path().join("x"), "x").unwrap();
+            let changed = sink.ground.base().look(b"x").unwrap().changed;
+            assert!(Some(changed) > sink.extra.as_ref().unwrap().begun);
+            std::fs::remove_file(top.path().join("x")).unwrap();
         }
     }
 
