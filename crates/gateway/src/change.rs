@@ -161,9 +161,10 @@ pub(crate) async fn move_to(
         let text = "nothing can move onto itself, into itself, or onto a folder that holds it";
         return reply::plain(StatusCode::FORBIDDEN, text);
     }
-    let (headers, naming) = (headers.clone(), shared.naming(&to));
+    let (headers, naming) = (headers.clone(), shared.naming_of_both([&from, &to]));
     let moved = shared.at_disk(move || {
-        let _lock = naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let locks = naming.iter().map(|name| name.lock().unwrap_or_else(PoisonError::into_inner));
+        let _locks: Vec<_> = locks.collect();
         if judge(&from, &headers)?.is_none() {
             return Ok(failed());
         }
@@ -219,7 +220,33 @@ fn overwrite() -> header::HeaderName {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use longhaul_files::Root;
+
     use super::*;
+
+    #[test]
+    fn a_move_judges_the_source_only_while_no_other_request_changes_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let top = tempfile::tempdir().unwrap();
+        let root = Root::open(top.path()).unwrap();
+        let (soon, minute) = (Duration::from_millis(100), Duration::from_secs(60));
+        let shared = Arc::new(Shared::new(root, Vec::new(), (true, false), minute, |_| {}));
+        let place = |name: &str| Place::Ambient(top.path().join(name));
+        std::fs::write(top.path().join("a"), "old").unwrap();
+        let etag = Version::of(RangeFile::open(&place("a")).unwrap().stamp()).etag;
+        let headers = HeaderMap::from_iter([(header::IF_MATCH, etag.parse().unwrap())]);
+        let naming = shared.naming(&place("a"));
+        let held = naming.lock().unwrap();
+        let mut moved = Box::pin(move_to(&shared, place("a"), place("b"), &headers));
+        let waits = runtime.block_on(async { timeout(soon, &mut moved).await.is_err() });
+        assert!(waits, "the move waits for the lock");
+        std::fs::write(top.path().join("a"), "newer").unwrap();
+        drop(held);
+        assert_eq!(runtime.block_on(moved).status(), StatusCode::PRECONDITION_FAILED);
+        assert!(top.path().join("a").exists() && !top.path().join("b").exists());
+    }
 
     #[test]
     fn a_reply_carries_the_name_of_replaced_content_that_could_not_be_removed() {

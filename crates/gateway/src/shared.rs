@@ -1,5 +1,6 @@
 //! State that all requests of a gateway share: root, tokens, limits.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
@@ -174,9 +175,13 @@ impl Shared {
     /// Returns the lock of a name: a request holds it from the last check of its conditions until
     /// its change of that name is done.
     pub(crate) fn naming(&self, place: &Place) -> Arc<Mutex<()>> {
-        let mut hasher = DefaultHasher::new();
-        place.path().hash(&mut hasher);
-        self.naming[hasher.finish() as usize % NAMING].clone()
+        self.naming[number(place)].clone()
+    }
+
+    /// Returns the locks of two names, each lock once, in an order that all requests share.
+    pub(crate) fn naming_of_both(&self, places: [&Place; 2]) -> Vec<Arc<Mutex<()>>> {
+        let numbers = BTreeSet::from(places.map(number));
+        numbers.into_iter().map(|number| self.naming[number].clone()).collect()
     }
 
     pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {
@@ -194,6 +199,13 @@ impl Shared {
         });
         done.await.unwrap_or_else(|ended| Err(io::Error::other(ended)))
     }
+}
+
+/// Returns the number of a name's lock.
+fn number(place: &Place) -> usize {
+    let mut hasher = DefaultHasher::new();
+    place.path().hash(&mut hasher);
+    hasher.finish() as usize % NAMING
 }
 
 #[cfg(test)]
