@@ -69,24 +69,26 @@ impl RangeFile {
     /// # Errors
     /// The file does not exist or is not a regular one, or the system refuses (`File`).
     pub fn open(place: &Place) -> Result<RangeFile, Error> {
-        let path = place.named();
-        let wrong = |error: io::Error| file_error("read", path, &error);
-        let is_no_file = |what: &str| {
-            let what = format!("cannot read {}: it is {what}", path.display());
-            Error::new(FileErrorKind::File, what).at(path)
-        };
-        match place.find_at_end().map_err(wrong)? {
-            Found::Folder(_) => Err(is_no_file("a folder")),
-            Found::Nothing { .. } => Err(wrong(store::not_found())),
-            Found::Other { .. } if place.says_folder() => Err(wrong(store::not_a_folder())),
+        RangeFile::try_open(place).map_err(|error| file_error("read", place.named(), &error))
+    }
+
+    /// Opens the file as [`RangeFile::open`] does.
+    ///
+    /// # Errors
+    /// The system's error. A folder is `IsADirectory`.
+    pub fn try_open(place: &Place) -> io::Result<RangeFile> {
+        match place.find_at_end()? {
+            Found::Folder(_) => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
+            Found::Nothing { .. } => Err(store::not_found()),
+            Found::Other { .. } if place.says_folder() => Err(store::not_a_folder()),
             Found::Other { parent, name, .. } => {
                 // The call does not block, even if a pipe has replaced the file.
-                let file = parent.open(&name, Access::Read).map_err(wrong)?;
-                let attributes = file.attributes().map_err(wrong)?;
+                let file = parent.open(&name, Access::Read)?;
+                let attributes = file.attributes()?;
                 if attributes.kind != NameKind::File {
-                    return Err(is_no_file("not a regular file"));
+                    return Err(io::Error::other("it is not a regular file"));
                 }
-                let (stamp, path) = (Stamp::of(&attributes), path.to_owned());
+                let (stamp, path) = (Stamp::of(&attributes), place.named().to_owned());
                 Ok(RangeFile { file, stamp, path, created_in: None, links: None })
             }
         }

@@ -27,10 +27,8 @@ pub(crate) async fn file(
     headers: &HeaderMap,
     is_head: bool,
 ) -> Reply {
-    let opened = shared.at_disk(move || Ok(RangeFile::open(&place))).await;
-    let file = match opened {
-        Ok(Ok(file)) => Arc::new(file),
-        Ok(Err(_)) => return reply::plain(StatusCode::FORBIDDEN, "not a regular file"),
+    let file = match shared.at_disk(move || RangeFile::try_open(&place)).await {
+        Ok(file) => Arc::new(file),
         Err(error) => return reply::trouble(&error),
     };
     let (size, version) = (file.stamp().size, Version::of(file.stamp()));
@@ -147,4 +145,28 @@ async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, piece
         }
     }
     pieces.end().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use longhaul_files::Root;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_status_of_a_file_that_cannot_be_opened_has_the_reason() {
+        let top = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("loop", top.path().join("loop")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(top.path().join("socket")).unwrap();
+        let root = Root::open(top.path()).unwrap();
+        let minute = Duration::from_secs(60);
+        let shared = Arc::new(Shared::new(root, Vec::new(), (true, false), minute, |_| {}));
+        for (name, status) in [("missing", 404), ("loop", 404), ("", 409), ("socket", 500)] {
+            let place = Place::Ambient(top.path().join(name));
+            let reply = file(&shared, place, &HeaderMap::new(), false).await;
+            assert_eq!(reply.status(), status, "{name}");
+        }
+    }
 }
