@@ -122,6 +122,11 @@ impl Seen {
         Seen { origins: BTreeMap::new(), most, uses: 0 }
     }
 
+    /// Whether a message has arrived. Also true for a message that is too old to be known.
+    pub fn has(&self, origin: u64, number: u64) -> bool {
+        self.origins.get(&origin).is_some_and(|(_, numbers)| numbers.has(number))
+    }
+
     /// Marks a message; returns whether the message is new. A message that is too old to be known
     /// does not count as new.
     pub fn is_new(&mut self, origin: u64, number: u64) -> bool {

@@ -126,7 +126,7 @@ pub(super) enum Published {
 impl Room {
     pub(super) fn publish(&self, message: Message) -> Published {
         let state = &mut *self.state.borrow_mut();
-        if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
+        if message.hops > MAX_HOPS || state.seen.has(message.origin, message.number) {
             return Published::Old;
         }
         // The log keeps a message twice: among the newest, and as the last of its key.
@@ -140,6 +140,10 @@ impl Room {
             if !fits {
                 return Published::Full;
             }
+        }
+        // A refused message is not marked: it may come again.
+        if !state.seen.is_new(message.origin, message.number) {
+            return Published::Old;
         }
         state.log.push(message);
         self.messages.update(|count| count + 1);
@@ -395,6 +399,7 @@ mod tests {
         }
         assert_eq!(room.publish(message(50, "", 5_000)), Published::Old);
         assert_eq!(room.publish(message(51, "", 200_000)), Published::Full);
+        assert_eq!(room.publish(message(51, "", 1)), Published::New, "it was refused before");
         assert_eq!(room.publish(Message { hops: 17, ..message(52, "", 1) }), Published::Old);
         let held = room.read(Log::cost);
         assert!(held <= 100_000 && free.get() == 100_000 - held);
