@@ -84,7 +84,11 @@ impl Control {
         loop {
             let told = tokio::select! {
                 error = &mut silent => return Err(error),
-                () = finished.notified() => return writer.close(reader, None).await,
+                () = finished.notified() => {
+                    // If the close fails, a further session must end too.
+                    finished.notify_one();
+                    return writer.close(reader, None).await;
+                }
                 told = reader.read::<ChannelTell>() => told?,
             };
             let ended = || Error::new(Kind::Lost, "the server ended the session");
