@@ -47,8 +47,8 @@ pub(super) struct Sender {
     pub(super) taken: Cell<u64>,
     /// Messages dropped for lack of memory.
     dropped: Cell<u64>,
-    /// Messages lost in this epoch, and in earlier ones.
-    lost: Cell<(u64, u64)>,
+    /// Messages lost in all epochs.
+    lost: Cell<u64>,
 }
 
 impl Sender {
@@ -58,8 +58,7 @@ impl Sender {
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        let (now, before) = self.lost.get();
-        self.dropped.get().saturating_add(now).saturating_add(before)
+        self.dropped.get().saturating_add(self.lost.get())
     }
 }
 
@@ -76,8 +75,9 @@ struct State {
     /// The next sender's number; an epoch uses none twice.
     next: u32,
     speaking: u32,
-    /// Senders of this and the previous epoch, by epoch and number.
-    senders: BTreeMap<(u64, u32), Rc<Sender>>,
+    /// Senders of this and the previous epoch, by epoch and number, with the messages counted as
+    /// lost there.
+    senders: BTreeMap<(u64, u32), (Rc<Sender>, Cell<u64>)>,
     began: Instant,
     due: Option<Instant>,
 }
@@ -154,7 +154,7 @@ impl Bridge {
     }
 
     fn received(&self, seat: &Seat, via: u64, received: Received) {
-        let sender = self.state.borrow().senders.get(&received.sender).cloned();
+        let sender = self.state.borrow().senders.get(&received.sender).map(|(it, _)| it.clone());
         let Some(sender) = sender else { return };
         // Any subscriber could have sealed the message.
         if !sender.author.made(&received.signed, &received.code) {
@@ -170,12 +170,12 @@ impl Bridge {
         count.set(count.get() + 1);
     }
 
-    /// Records each sender's losses in the current epoch.
+    /// Updates each sender's losses. A message of the previous epoch may still arrive.
     fn count(&self, ears: &Ears) {
-        let state = self.state.borrow();
-        for ((epoch, number), sender) in &state.senders {
-            if *epoch == state.epoch.number {
-                sender.lost.set((ears.lost_of(*number), sender.lost.get().1));
+        for (number, (sender, counted)) in &self.state.borrow().senders {
+            if let Some(lost) = ears.lost_of(*number) {
+                let others = sender.lost.get().saturating_sub(counted.replace(lost));
+                sender.lost.set(others.saturating_add(lost));
             }
         }
     }
@@ -203,9 +203,7 @@ impl Member {
         let number = state.next;
         state.next += 1;
         let epoch = state.epoch.number;
-        state.senders.insert((epoch, number), sender.clone());
-        let (now, before) = sender.lost.get();
-        sender.lost.set((0, before.saturating_add(now)));
+        state.senders.insert((epoch, number), (sender.clone(), Cell::new(0)));
         state.epoch.for_sender(group, number, sender.origin)
     }
 
@@ -219,7 +217,7 @@ impl Drop for Member {
         let mut state = self.bridge.state.borrow_mut();
         if let Some(own) = &self.sender {
             state.speaking -= 1;
-            state.senders.retain(|_, sender| !Rc::ptr_eq(sender, own));
+            state.senders.retain(|_, (sender, _)| !Rc::ptr_eq(sender, own));
         }
         drop(state);
         self.bridge.end_epoch(if self.has_left.get() { SOON } else { AT_ONCE });

@@ -52,7 +52,7 @@ pub(super) struct Ears {
     own: Option<u32>,
     /// Datagrams of unknown flows, with their arrival times.
     early: VecDeque<(Time, Vec<u8>)>,
-    /// Lost messages of earlier epochs.
+    /// Lost messages of epochs that are no longer accepted.
     lost: u64,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
@@ -74,11 +74,16 @@ impl Ears {
             return;
         }
         let old = std::mem::replace(&mut self.now, Known::new(epoch));
-        self.lost = self.lost.saturating_add(old.senders.lost());
-        self.before = Some((old, now + KEPT));
+        let older = self.before.replace((old, now + KEPT));
+        self.forget(older);
         for (_, datagram) in std::mem::take(&mut self.early) {
             self.take(now, &datagram, out);
         }
+    }
+
+    fn forget(&mut self, known: Option<(Known, Time)>) {
+        let lost = known.map_or(0, |(known, _)| known.senders.lost());
+        self.lost = self.lost.saturating_add(lost);
     }
 
     fn keep_early(&mut self, now: Time, datagram: &[u8]) {
@@ -96,7 +101,8 @@ impl Ears {
         if header.kind != Kind::Data {
             return;
         }
-        self.before.take_if(|(_, until)| *until < now);
+        let over = self.before.take_if(|(_, until)| *until < now);
+        self.forget(over);
         let before = self.before.as_mut().map(|(known, _)| known);
         let found = [Some(&mut self.now), before].into_iter().flatten().find_map(|known| {
             let sender = known.epoch.sender(header.flow)?;
@@ -127,11 +133,19 @@ impl Ears {
     }
 
     pub(super) fn lost(&self) -> u64 {
-        self.lost.saturating_add(self.now.senders.lost())
+        let lost = self.known().map(|known| known.senders.lost());
+        lost.fold(self.lost, u64::saturating_add)
     }
 
-    pub(super) fn lost_of(&self, sender: u32) -> u64 {
-        self.now.senders.lost_of(sender)
+    /// Returns the lost messages of a sender of an epoch; `None` if the epoch is not accepted.
+    pub(super) fn lost_of(&self, (epoch, sender): (u64, u32)) -> Option<u64> {
+        let known = self.known().find(|known| known.epoch.number == epoch)?;
+        Some(known.senders.lost_of(sender))
+    }
+
+    fn known(&self) -> impl Iterator<Item = &Known> {
+        let before = self.before.as_ref().map(|(known, _)| known);
+        std::iter::once(&self.now).chain(before)
     }
 
     #[cfg(test)]
@@ -140,13 +154,13 @@ impl Ears {
     }
 
     pub(super) fn held(&self) -> usize {
-        let before = self.before.as_ref().map_or(0, |(known, _)| known.senders.held());
-        self.now.senders.held() + before
+        self.known().map(|known| known.senders.held()).sum()
     }
 
     /// Drops incomplete messages, and the keys of the previous epoch.
     pub(super) fn clear(&mut self) {
-        self.before = None;
+        let over = self.before.take();
+        self.forget(over);
         self.now.senders.clear();
     }
 }

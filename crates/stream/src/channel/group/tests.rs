@@ -143,6 +143,25 @@ fn the_previous_epoch_is_heard_for_a_while_and_a_known_key_changes_nothing() {
 }
 
 #[test]
+fn a_message_of_the_previous_epoch_that_arrives_late_is_not_lost() {
+    let epochs = [epoch(1), epoch(2), epoch(3)];
+    let mut voice = voice(&epochs[0], 1);
+    let mut ears = Ears::new(epochs[0].clone(), None);
+    let [first, second, third, fourth] =
+        [1, 2, 3, 4].map(|number| voice.datagrams(NOW, &message(number, 20)));
+    hear(&mut ears, NOW, &[first, fourth].concat());
+    let lost = |ears: &Ears| (ears.lost(), ears.lost_of((1, 1)));
+    assert_eq!(lost(&ears), (2, Some(2)));
+    ears.renew(NOW, epochs[1].clone(), &mut Vec::new());
+    assert_eq!(lost(&ears), (2, Some(2)));
+    assert_eq!(hear(&mut ears, NOW, &third).len(), 1);
+    assert_eq!(lost(&ears), (1, Some(1)));
+    ears.renew(NOW, epochs[2].clone(), &mut Vec::new());
+    assert!(hear(&mut ears, NOW, &second).is_empty());
+    assert_eq!(lost(&ears), (1, None));
+}
+
+#[test]
 fn a_sender_has_the_key_of_its_own_flow_alone() {
     let epoch = epoch(3);
     let group: longhaul_net::multicast::Group = "239.1.2.3:5000".parse().unwrap();
