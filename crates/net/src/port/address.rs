@@ -45,6 +45,8 @@ pub struct AddressRule {
     validated: IpAddr,
     current: Option<Path>,
     pending: Option<Pending>,
+    /// How long an address stays pending before another replaces it.
+    hold: Span,
 }
 
 #[derive(Debug)]
@@ -64,7 +66,12 @@ impl AddressRule {
     /// Creates the rule for a peer whose data address is unknown. `validated` is the control path's
     /// address.
     pub fn waiting(validated: IpAddr) -> AddressRule {
-        AddressRule { validated: validated.to_canonical(), current: None, pending: None }
+        AddressRule {
+            validated: validated.to_canonical(),
+            current: None,
+            pending: None,
+            hold: REPEAT,
+        }
     }
 
     /// Creates the rule for a peer that this end contacted at `address`, which has the control
@@ -72,7 +79,7 @@ impl AddressRule {
     pub fn contacted(address: SocketAddr) -> AddressRule {
         let address = zone::canonical(address);
         let current = Some(Path::from(address));
-        AddressRule { validated: address.ip(), current, pending: None }
+        AddressRule { validated: address.ip(), current, pending: None, hold: REPEAT }
     }
 
     /// Returns the address for data, if known.
@@ -106,10 +113,13 @@ impl AddressRule {
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
             // The newest unvalidated address counts, so an old path that still delivers cannot
-            // delay a move. But each address stays pending for at least [`REPEAT`], so that two
-            // addresses do not replace each other at every datagram.
-            if self.pending.as_ref().is_some_and(|p| now.since(p.since) < REPEAT) {
-                return Advice::Nothing;
+            // delay a move. But each address stays pending for a while, so that two addresses do
+            // not replace each other before an echo can arrive: each time for twice as long.
+            if let Some(pending) = &self.pending {
+                if now.since(pending.since) < self.hold {
+                    return Advice::Nothing;
+                }
+                self.hold = (self.hold * 2).min(PATIENCE);
             }
             let (challenge, said) = (random(), Time::ZERO);
             self.pending = Some(Pending { path, challenge, since: now, said, came: 0, went: 0 });
@@ -134,6 +144,7 @@ impl AddressRule {
     fn adopt(&mut self, path: Path) {
         self.current = Some(path);
         self.pending = None;
+        self.hold = REPEAT;
     }
 }
 
@@ -203,6 +214,24 @@ mod tests {
         assert_eq!(genuine(&mut rule, NOW + REPEAT, "192.0.2.8:1", 4), Advice::Send([4; 16]));
         let late = NOW + REPEAT + PATIENCE + Span::from_nanos(1);
         assert_eq!(genuine(&mut rule, late, "192.0.2.8:1", 5), Advice::Send([5; 16]));
+    }
+
+    #[test]
+    fn one_of_two_alternating_addresses_is_validated_on_a_path_with_a_long_round_trip() {
+        let mut rule = AddressRule::contacted("192.0.2.1:7718".parse().unwrap());
+        let rtt = Span::from_millis(700);
+        let mut echoes = std::collections::VecDeque::new();
+        let found = (0u64..100).find(|step| {
+            let now = NOW + Span::from_millis(50) * *step;
+            let from = ["192.0.2.8:1", "192.0.2.9:1"][*step as usize % 2];
+            if let Advice::Send(challenge) = genuine(&mut rule, now, from, *step as u8) {
+                echoes.push_back((now + rtt, from, challenge));
+            }
+            echoes
+                .pop_front_if(|(due, ..)| *due <= now)
+                .is_some_and(|(_, from, challenge)| rule.on_echo(path(from), &challenge))
+        });
+        assert!(found.is_some());
     }
 
     proptest! {
