@@ -81,7 +81,7 @@ impl Shape {
     ) -> Result<Shape, ShapeError> {
         let shape = Shape { scheme, originals, repairs, symbol };
         let odd = scheme == Scheme::ReedSolomon && symbol % 2 == 1;
-        let bytes = (usize::from(originals) + usize::from(repairs)) * usize::from(symbol);
+        let bytes = (usize::from(originals) + usize::from(repairs)).saturating_mul(symbol.into());
         if originals == 0 || originals > MAX_ORIGINALS {
             Err(ShapeError::Originals(originals))
         } else if repairs > MAX_REPAIRS || scheme == Scheme::Xor && repairs > originals {
