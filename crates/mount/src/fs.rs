@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use crate::cache::Cache;
 use crate::file::OpenFile;
 use crate::host::{Failed, Host, Retry};
-use crate::tree::{Listing, TOP, Tree, number};
+use crate::tree::{Listing, Tree, number};
 
 /// How long the kernel keeps names and attributes.
 const KEPT: Duration = Duration::from_secs(1);
@@ -247,7 +247,9 @@ impl Filesystem for Remote {
         let Some(listing) = lock(&self.inner.folders).get(&handle.0).cloned() else {
             return reply.error(Errno::EBADF);
         };
-        let dots = [(inode.0, FileType::Directory, &b"."[..]), (TOP, FileType::Directory, b"..")];
+        let parent = self.inner.tree.parent(inode.0);
+        let dots = [(inode.0, &b"."[..]), (parent, b"..")];
+        let dots = dots.map(|(inode, name)| (inode, FileType::Directory, name));
         let names = listing
             .names
             .iter()

@@ -92,6 +92,11 @@ impl Tree {
         Ok(path)
     }
 
+    /// Returns the folder that holds `inode`; the top holds itself.
+    pub(crate) fn parent(&self, inode: u64) -> u64 {
+        lock(&self.nodes).get(&inode).map_or(TOP, |node| node.parent)
+    }
+
     pub(crate) async fn listing(&self, folder: u64) -> Result<Arc<Listing>, Failed> {
         let slot = {
             let mut folders = lock(&self.folders);
