@@ -165,6 +165,16 @@ fn a_table_shows_the_result_of_each_flow_and_the_status_shows_failures() {
 }
 
 #[test]
+fn a_mouse_that_cannot_connect_ends_with_the_run() {
+    let text = "time-limit = \"1s\"\n[topology]\nkind = \"pair\"\n\
+        link = { rate = \"5M\", loss = \"100%\" }\n[[flow]]\nname = \"turns\"\nfrom = \"a\"\n\
+        to = \"b\"\nmice = 2\nsize = \"5KB\"\narrivals = \"in-turn\"\n";
+    let (_folder, file) = scenario(text);
+    // Without the end, the second mouse would wait two minutes for the first.
+    need!(emulate(&[&file])).is(124, &["time limit of 1.0"]);
+}
+
+#[test]
 fn a_flow_that_cannot_run_is_refused_by_name_before_anything_starts() {
     let flow = "[[flow]]\nname = \"odd\"\nfrom = \"a\"\nto = \"b\"\nsize = \"1MB\"\n";
     let pair = "[topology]\nkind = \"pair\"\nlink = { delay = \"1ms\" }\n";

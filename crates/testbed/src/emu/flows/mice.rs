@@ -58,6 +58,7 @@ pub(super) fn run(run: &Run<'_>, mice: &Mice, end: &mut FlowEnd) -> Result<(), S
     };
     thread::scope(|scope| {
         let taking = scope.spawn(|| nest.take_all(&listener));
+        scope.spawn(|| nest.end_with_run());
         // The sending thread and its sockets belong to the sending host.
         let sent = run.emulation.enter_host(run.from(), || nest.send_all(mice));
         if let Err(error) = sent {
@@ -100,6 +101,14 @@ impl Nest<'_> {
         self.over.load(Ordering::Relaxed) || self.run.stop.is_stopped()
     }
 
+    /// Ends the mice in flight when the run stops: they check only `over`.
+    fn end_with_run(&self) {
+        while !self.is_over() {
+            self.run.stop.wait(Some(Instant::now() + LOOK_EVERY));
+        }
+        self.over.store(true, Ordering::Relaxed);
+    }
+
     /// Starts each mouse at its time, or after the one before, on the sending host. Waits until all
     /// have ended or the run stops.
     fn send_all(&self, mice: &Mice) {
@@ -128,11 +137,6 @@ impl Nest<'_> {
                     Arrivals::InTurn => Duration::ZERO,
                 };
             }
-            while !self.is_over() && away.iter().any(|mouse| !mouse.is_finished()) {
-                self.run.stop.wait(Some(Instant::now() + LOOK_EVERY / 10));
-            }
-            // Ends the mice in flight: they check only `over`.
-            self.over.store(true, Ordering::Relaxed);
         });
     }
 
