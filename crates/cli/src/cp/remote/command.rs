@@ -224,9 +224,10 @@ fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> 
             continue;
         }
         let key = id.replace('_', "-");
+        let is_switch = matches.try_get_one::<bool>(id).is_ok();
         for value in matches.try_get_raw(id).ok().flatten().unwrap_or_default() {
             let mut word = OsString::from(format!("--{key}"));
-            if value != "true" {
+            if !is_switch || value != "true" {
                 word.push("=");
                 word.push(value);
             }
@@ -333,6 +334,18 @@ mod tests {
         ] {
             assert_eq!(below_home(Path::new(path)), word, "{path}");
         }
+    }
+
+    #[test]
+    fn a_switch_is_forwarded_without_a_value_and_the_text_true_as_a_value() {
+        let command = clap::Command::new("x").args([
+            clap::Arg::new("on").long("on").action(clap::ArgAction::SetTrue),
+            clap::Arg::new("name").long("name"),
+        ]);
+        let matches = command.get_matches_from(["x", "--on", "--name", "true"]);
+        let mut words = flags(&matches, |_| false);
+        words.sort();
+        assert_eq!(words, ["--name=true", "--on"]);
     }
 
     #[test]
