@@ -4,16 +4,20 @@
 use std::env;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use longhaul::CancelHandle;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind as Failure};
 use crate::plain;
+
+/// How often a wait looks for a cancellation.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
@@ -21,6 +25,20 @@ pub(crate) fn is_terminal() -> bool {
 
 pub(crate) fn is_terminal_out() -> bool {
     io::stdout().is_terminal()
+}
+
+/// Waits until `pipe` is ready. Fails when `cancel` is cancelled.
+pub(crate) fn wait(pipe: impl AsFd, ready: PollFlags, cancel: &CancelHandle) -> io::Result<()> {
+    loop {
+        if cancel.is_cancelled() {
+            return Err(io::Error::other("interrupted"));
+        }
+        match poll(&mut [PollFd::new(&pipe, ready)], Some(&LOOK_EVERY)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Columns of the terminal on stderr, if known.
@@ -109,22 +127,28 @@ pub(crate) fn note(line: impl Display) {
 }
 
 pub(crate) fn warn(line: impl Display) {
-    note(format_args!("{} {line}", paint("longhaul:", "1;33")));
+    note(format_args!("{} {line}", paint("longhaul:", "1;33", is_terminal())));
 }
 
 pub(crate) fn error(error: &Error) {
     // The text may come from a peer.
     let said = plain::text(&error.to_string());
-    note(format_args!("{} {said}", paint("longhaul:", "1;31")));
+    note(format_args!("{} {said}", paint("longhaul:", "1;31", is_terminal())));
 }
 
+/// Returns `text` in bold for stdout.
 pub(crate) fn bold(text: &str) -> String {
-    paint(text, "1")
+    paint(text, "1", is_terminal_out())
 }
 
-fn paint(text: &str, code: &str) -> String {
+/// Returns `text` in bold for stderr.
+pub(crate) fn bold_note(text: &str) -> String {
+    paint(text, "1", is_terminal())
+}
+
+fn paint(text: &str, code: &str, terminal: bool) -> String {
     let set = |name: &str| env::var(name).ok();
-    if colour(is_terminal(), set) { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if colour(terminal, set) { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {

@@ -6,14 +6,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
 use longhaul::{CancelHandle, CopyRequest, Location, MemoryFolder};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 
+use crate::console::wait;
 use crate::error::{Error, ErrorKind};
 
 /// A writable pipe accepts this many bytes without blocking (pipe(7)).
 const PIPE_BUF: usize = 4096;
-/// Poll interval for cancellation while the pipe is idle.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 #[derive(Clone, Debug)]
 pub(super) enum Pipe {
@@ -109,20 +108,6 @@ impl<W: AsFd> Write for Output<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Waits until the pipe is ready. Fails when `cancel` is cancelled.
-fn wait(pipe: impl AsFd, ready: PollFlags, cancel: &CancelHandle) -> io::Result<()> {
-    loop {
-        if cancel.is_cancelled() {
-            return Err(io::Error::other("interrupted"));
-        }
-        match poll(&mut [PollFd::new(&pipe, ready)], Some(&LOOK_EVERY)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 

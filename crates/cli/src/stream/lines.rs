@@ -123,8 +123,8 @@ impl Lines {
                         "unread": unread,
                     }));
                 }
-                match (last - first, unread) {
-                    (0, _) => self.notes.note(format_args!("longhaul: frame {first} missed")),
+                match last - first {
+                    0 => self.notes.note(format_args!("longhaul: frame {first} missed")),
                     _ => self.notes.note(format_args!("longhaul: frames {first} to {last} missed")),
                 }
             }

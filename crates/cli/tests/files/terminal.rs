@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::rig::{Child, Host, Pair, Server, Terminal, bytes, content, write};
+use crate::rig::{Child, Host, Pair, Server, Terminal, bytes, content, scratch, write};
 
 /// A copy without `--json` and without flags about trust.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
@@ -39,6 +39,22 @@ fn the_user_is_asked_once_about_a_new_server() {
     let (ended, text) = Terminal::start(cp(&pair, &[&"file", &pair.at("")])).end();
     assert_eq!(ended, Some(0), "{text}");
     assert!(!text.contains("is not known"), "{text}");
+}
+
+#[test]
+fn a_table_that_is_redirected_to_a_file_has_no_colour_codes() {
+    let scratch = scratch();
+    let (file, table) = (scratch.path().join("pair.toml"), scratch.path().join("table"));
+    let text = "[topology]\nkind = \"pair\"\nlink = { rate = \"5M\" }\n\
+        [[flow]]\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"20KB\"\n";
+    write(&file, text.as_bytes());
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" sim \"$1\" > \"$2\"", env!("CARGO_BIN_EXE_longhaul")]);
+    command.arg(&file).arg(&table).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    let (ended, text) = Terminal::start(command).end();
+    assert_eq!(ended, Some(0), "{text}");
+    let table = fs::read_to_string(&table).unwrap();
+    assert!(table.contains("goodput") && !table.contains('\x1b'), "{table:?}");
 }
 
 #[test]
