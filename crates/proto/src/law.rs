@@ -134,6 +134,7 @@ mod tests {
         }
         assert_eq!(Weight::default(), Weight::EQUAL);
     }
+
     #[test]
     fn each_phase_has_its_name() {
         assert_eq!(Phase::ALL.map(Phase::name), ["start", "alone", "shared"]);

@@ -190,8 +190,10 @@ impl ReceiveLoop {
     }
 
     fn remove(&mut self, flow: FlowId) {
-        self.flows.remove(&flow);
+        let sink = self.flows.remove(&flow);
+        // The id is free before the sink is dropped: its owner may see the drop and register again.
         self.shared.forget(flow);
+        drop(sink);
     }
 
     fn remove_if_closed(&mut self, flow: FlowId) {

@@ -198,6 +198,7 @@ mod tests {
             prop_assert_eq!(tallies.is_complete(), model.len() == 52);
         }
     }
+
     #[test]
     fn only_an_incomplete_segment_of_the_object_has_a_tally() {
         let layout = Layout::new(Bytes::new(3), Bytes::new(2), Bytes::new(1), 1).unwrap();

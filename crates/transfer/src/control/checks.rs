@@ -10,12 +10,9 @@ use longhaul_files::manifest::MAX_OBJECT;
 pub(crate) const MAX_MANIFEST: u64 = 1 << 30;
 
 impl Offer {
-    /// Returns the length of the encoded manifest. Returns zero for a manifest that is too long,
-    /// because it will be refused.
+    /// Returns the length of the encoded manifest.
     pub(crate) fn list_len(&self) -> u64 {
-        let inline = self.manifest.len() as u64;
-        let len = inline.max(self.manifest_len).max(self.streamed_len);
-        if len > MAX_MANIFEST { 0 } else { len }
+        (self.manifest.len() as u64).max(self.manifest_len).max(self.streamed_len)
     }
 
     /// Checks an offer.
@@ -32,10 +29,10 @@ impl Offer {
                 self.manifest_len, self.object_len
             )));
         }
-        if self.manifest_len > MAX_MANIFEST {
+        let manifest = self.list_len();
+        if manifest > MAX_MANIFEST {
             return Err(refuse(format!(
-                "the other side offers a manifest of {} bytes; {MAX_MANIFEST} is the limit",
-                self.manifest_len
+                "the other side offers a manifest of {manifest} bytes; {MAX_MANIFEST} is the limit"
             )));
         }
         if self.object_len > MAX_OBJECT {
@@ -100,6 +97,12 @@ mod tests {
         assert!(Offer { object_len, ..offer.clone() }.check().is_err());
         assert!(Offer { object_len: (1 << 20) - 1, ..offer.clone() }.check().is_err());
         assert!(Offer { manifest_len: MAX_MANIFEST + 1, ..offer.clone() }.check().is_err());
+        // Memory is reserved for the longest of the lengths, and no length may hide another.
+        let streamed = Offer { streamed_len: MAX_MANIFEST, ..offer.clone() };
+        assert_eq!((streamed.check(), streamed.list_len()), (Ok(()), MAX_MANIFEST));
+        let longer = Offer { manifest_len: MAX_MANIFEST + 1, ..streamed.clone() };
+        assert!(longer.check().is_err() && longer.list_len() > MAX_MANIFEST);
+        assert!(Offer { streamed_len: MAX_MANIFEST + 1, ..streamed }.check().is_err());
         assert!(Offer { manifest_digest: vec![0; 31], ..offer }.check().is_err());
     }
 

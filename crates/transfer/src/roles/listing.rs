@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::SendError;
 
 use super::Hooks;
 use super::wire::{BULK, End, Wire};
-use crate::control::{Card, ChunkPiece, MAX_MANIFEST, Message, Offer};
+use crate::control::{Card, ChunkPiece, Message, Offer};
 use crate::error::{Error, ErrorKind};
 use longhaul_files::Watch;
 
@@ -66,10 +66,6 @@ pub(super) async fn hear(
     offer: &mut Offer,
 ) -> Result<(), End> {
     let len = std::mem::take(&mut offer.streamed_len);
-    if len > MAX_MANIFEST {
-        let what = format!("the other side offers a manifest of {len} bytes; {MAX_MANIFEST} is");
-        return Err(Error::new(ErrorKind::Unreachable, format!("{what} the limit")).into());
-    }
     if len > 0 {
         wire.expect_much();
     }

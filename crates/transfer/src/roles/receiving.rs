@@ -120,10 +120,11 @@ impl ReceivingRole<'_> {
             self.wire.outbox().send(Message::Card(Card { bps: card.as_bps() }));
         }
         let (mut offer, is_incomplete) = self.first_offer().await?;
+        // Before the manifest is received: memory is reserved for its length.
+        offer.check()?;
         let mut list = Box::new(self.memory.list());
         list.hold(offer.list_len())?;
         listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
-        offer.check()?;
         let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
         let (events_end, events) = mpsc::unbounded_channel();
         let (closed, done) = oneshot::channel();
