@@ -1,4 +1,4 @@
-//! Paths given by a user of this host, or by a peer below a served root.
+//! Paths that a user of this host gives, and paths below a served root that a peer gives.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use longhaul_text::reason;
 
-/// A path, and the limit on the files that it may reach.
+/// A path, and the folder or store that it cannot leave, if there is one.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A path of this host, with the rights of this process.

@@ -1,5 +1,6 @@
-//! Inodes and listings. An inode's number is a hash of its folder and name, so a listing can give
-//! numbers without inodes. Only names that the kernel has looked up have an inode in memory.
+//! Inodes and listings. An inode's number is a hash of its folder's number and its name, so a
+//! listing can state the number of a name that has no inode in memory. Only names that the kernel
+//! has looked up have an inode in memory.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

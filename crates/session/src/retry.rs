@@ -14,7 +14,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Number of failed checks in sequence that mean silence.
 const CHECKS: u32 = 4;
 
-/// The reconnections of one service.
+/// The reconnections of one client of a service, such as one subscription.
 #[derive(Debug)]
 pub struct Retries {
     pause: Duration,
@@ -55,8 +55,9 @@ impl Retries {
     }
 
     /// Returns the pause before the first attempt, if the last connection `lasted` less than the
-    /// longest pause. For instance, a server that shuts down still accepts sessions, and ends them
-    /// at once. After a longer connection, pauses begin with the shortest.
+    /// longest pause. A short connection counts as a failed attempt: a server that shuts down, for
+    /// instance, still accepts sessions and ends them at once. After a longer connection, pauses
+    /// begin with the shortest.
     fn first(&mut self, lasted: Option<Duration>) -> Option<Duration> {
         if lasted.is_some_and(|lasted| lasted < PAUSES.1) {
             return Some(self.take_pause());

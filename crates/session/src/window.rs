@@ -7,10 +7,10 @@
 //! acknowledgements. It grows after a round that used the whole window, lost little and met no
 //! queue. It shrinks after a round that lost much or met a queue.
 //!
-//! A host that does not run for a moment also delays packets, so the delay of a round is the
-//! smallest one in its second half. The round after one that shrank the window because of a queue
-//! waits in the same queue, so its delay does not shrink the window again. A loss of up to a
-//! sixteenth of a round counts as a property of the path.
+//! A host that stops for a moment also delays some packets. So a round's delay is the smallest
+//! round-trip time among the packets acknowledged in its second half. The round after one that
+//! shrank the window because of a queue waits in the same queue, so its delay does not shrink the
+//! window again. A loss of up to a sixteenth of a round counts as a property of the path.
 //!
 //! After an earlier transfer over the path, the window may jump (`jump`).
 
@@ -41,15 +41,14 @@ const TOO_MUCH: u64 = 16;
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
 /// Bytes a second allowed beyond the window while no acknowledgement arrives, for at most
-/// [`LONGEST_OUTAGE`]. A full window permits only probes, whose interval doubles (RFC 9002, section
-/// 6.2.1), so the connection would otherwise notice the end of an outage late. The first
-/// acknowledgement after an outage may be for packets from before the outage: until the packets of
-/// the outage count as lost, they need this room, and the next packet needs more.
+/// [`LONGEST_OUTAGE`]. A full window permits only probes, at doubling intervals (RFC 9002, section
+/// 6.2.1), which would notice the end of an outage late. The first acknowledgement after an outage
+/// may be for packets from before it. The packets sent during the outage then still count as in
+/// flight beyond the window, so the room stays until they are declared lost.
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
-/// Once a round was too large for the path, each full round grows the window by one part in this
-/// many.
+/// Once a round was too large, each full round grows the window by one part in this many.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
@@ -86,8 +85,9 @@ struct Round {
 }
 
 impl Round {
-    /// Returns whether the round used the whole `window`. A small window counts as used from seven
-    /// eighths: handshake acknowledgements may arrive before there is something to send.
+    /// Returns whether the round used the whole `window`. A round with a small window also counts
+    /// as full if it sent seven eighths of it, even if it is marked idle: the handshake's
+    /// acknowledgements may arrive before there is anything to send.
     fn is_full(&self, window: u64) -> bool {
         !self.idle || window < FAST && self.sent >= window / 8 * 7
     }
@@ -239,8 +239,8 @@ impl Controller for Window {
         }
     }
 
-    // quinn reports a loss after the acknowledgements that reveal it. If these end the round, only
-    // a jump counts the loss.
+    // quinn reports a loss after the acknowledgements that reveal it. If these acknowledgements
+    // have ended the round, the loss belongs to no round; only `jump` records it.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, persistent: bool, lost_bytes: u64) {
         if let Some(round) = &mut self.round {
             round.lost += lost_bytes;
@@ -513,7 +513,7 @@ mod tests {
         assert_eq!((window.bytes, window.shortest), (512 << 10, Some(RTT / 2)));
     }
 
-    /// Half of a round trip of 1 Gbit/s.
+    /// Half of the bytes that 1 Gbit/s carries in a round trip.
     const FLIGHT: u64 = 6_250_000;
 
     /// Returns a path whose window may jump to `flight` bytes.

@@ -9,7 +9,8 @@ use longhaul_testbed::emu::{Emulation, EmulationError};
 use super::programs::{self, CaughtSignals, EXIT_TIME_LIMIT, Event, Events};
 use super::{Plan, say};
 
-/// Exit status if all flows ended before the time limit, and a flow failed or is unfinished.
+/// Exit status if all flows stopped before the time limit, and one failed or is not
+/// [`finished`](FlowEnd::finished).
 const EXIT_UNFINISHED: u8 = 1;
 
 pub(super) struct Played {
@@ -67,7 +68,8 @@ pub(super) fn play(
     let mut status = status?;
     if alone && [0, EXIT_TIME_LIMIT].contains(&status) {
         let all = flows.iter().all(|flow| flow.finished && flow.error.is_none());
-        // If all flows are endless, the run ends at the time limit.
+        // A flow that ran its full time counts as finished. So a run of endless flows, which ends
+        // at the time limit, has the status 0.
         status = match (all, status) {
             (true, _) => 0,
             (false, 0) => EXIT_UNFINISHED,

@@ -49,7 +49,8 @@ pub(crate) struct ReflectArgs {
     /// Accept only a server with this id for --link. HOST=ID pins one of several servers
     #[arg(long, value_name = "[HOST=]ID", value_parser = parse_pin)]
     server_id: Vec<ServerPin>,
-    /// Accept and remember new servers of --link without asking
+    /// Accept and remember new servers of --link; without it, only pinned and known servers are
+    /// accepted
     #[arg(long)]
     accept_new: bool,
     /// Bridge a room to a multicast group of this network, for clients with --mode multicast:

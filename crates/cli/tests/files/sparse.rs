@@ -36,7 +36,8 @@ fn assert_image(path: &Path, summary: &Value) {
     assert_eq!(summary["blake3"], Value::Null);
 }
 
-/// A core needs minutes to hash a terabyte. The time limit of tests ends such a copy earlier.
+/// One CPU needs minutes to hash a terabyte, so a copy that read the holes would exceed the rig's
+/// `DEADLINE`.
 #[test]
 fn a_sparse_image_of_a_terabyte_is_pushed_and_pulled_without_reading_its_holes() {
     let pair = Pair::new();

@@ -6,8 +6,8 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 /// Sends packets one after another at the link's rate. Stores only the periods in which the wire is
-/// busy at one rate. The queue is the sum, over these periods, of rate times remaining time. So a
-/// change of the rate does not change the number of queued bytes.
+/// busy at one rate. The queue is the rate times the remaining time of the current period, plus the
+/// bytes of the later periods. So a change of the rate does not change the number of queued bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,

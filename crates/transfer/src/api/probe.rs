@@ -23,7 +23,8 @@ const EVENTS: usize = 1024;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ProbeEvent {
-    /// The properties of the path, before any measurement.
+    /// The properties of the path and its round trips; this event comes before all
+    /// measurements of throughput.
     Path(PathFound),
     /// One measurement.
     Measured(Measured),
@@ -119,8 +120,8 @@ impl ProbeRequest {
         self.with(|options| options.tcp = on)
     }
 
-    /// Sets the rates of UDP payload to measure, ascending; an empty list means rates that rise
-    /// until the path is full.
+    /// Sets the rates of UDP payload, measured in this order (normally ascending); an empty list
+    /// means rates that rise until the path is full.
     pub fn rates(self, rates: Vec<Rate>) -> ProbeRequest {
         self.with(|options| options.rates = rates)
     }
@@ -183,8 +184,9 @@ impl Probe {
     /// Waits until the measurements end; a second call returns the same result.
     ///
     /// # Errors
-    /// The server cannot be reached or does not allow a probe, the measurements take longer than
-    /// 600 s, or the probe was cancelled. A failed measurement is an event, not an error.
+    /// The server cannot be reached or does not allow a probe, the requested UDP rates would take
+    /// longer than 600 s, or the probe was cancelled. A failed measurement is a
+    /// [`ProbeEvent::Missing`], not an error; so is the end of a running probe at 600 s.
     pub async fn finish(&mut self) -> Result<(), Error> {
         self.0.finish().await
     }

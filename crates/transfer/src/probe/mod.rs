@@ -83,7 +83,7 @@ impl Way {
     }
 }
 
-/// The properties of the path, before any measurement.
+/// The properties of the path and its round trips, found before all measurements of throughput.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PathFound {

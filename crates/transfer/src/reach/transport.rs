@@ -1,4 +1,4 @@
-//! The transport of the data of a copy's attempt, and the pauses between attempts.
+//! How an attempt to copy carries its data, and the pauses between attempts.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) enum Transport<'a> {
     /// Datagrams, by a protocol of the registry.
     Datagrams(&'a str),
-    /// The control stream, and this many streams in addition.
+    /// This many separate TCP connections; with 0, the control stream carries the data.
     Streams(u16),
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the sending end. The *circle* is the order in which unacknowledged blocks are resent.
-//! The *signal* is the receiver's message that the whole object has arrived.
+//! The *signal* is the receiver's message that the whole object has arrived. A *chunk* is the FOBS
+//! setting of that name. A *stretch* is a run of blocks whose losses are judged together.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -29,8 +30,7 @@ impl Out {
         Out { sender: FobsSender::greedy(setup), now: Time::ZERO, sent: Vec::new() }
     }
 
-    /// The next block that the sender sends; `None` if the sender waits for anything but its pacing
-    /// timer.
+    /// The next block sent; `None` if the sender waits for anything but its pacing timer.
     fn next(&mut self) -> Option<Block> {
         loop {
             let before = self.sent.len();
@@ -157,7 +157,8 @@ fn a_sender_without_grant_resends_only_known_losses() {
     out.acknowledge(selective(2, 0, 0..8, &[1..2, 5..6], Some((8, 3))));
     assert_eq!(out.take(100), [1, 5]);
     assert!(out.sender.is_blocked_by_grant());
-    // Without an answer the resent blocks count as lost again after about two round trips.
+    // Without an answer the resent blocks count as lost again after three round trips: the timeout
+    // before the first sample of the round-trip time.
     let Wake::At(at, _) = out.sender.next_wakeup() else { panic!("it waits for ever") };
     assert!(at.since(out.now) >= RTT && at.since(out.now) <= RTT * 3);
     out.sender.on_timeout(out.now + (at.since(out.now) - Span::from_nanos(1)));
@@ -279,12 +280,11 @@ fn steps(wide: u32) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Adjacent blocks whose first sends followed each other. The sender decides for all of them
-/// together whether they are lost.
+/// Adjacent blocks whose first sends followed each other.
 #[derive(Default)]
 struct Stretch {
     len: u32,
-    /// Remaining blocks: number of sends, and number of blocks sent that often.
+    /// The remaining blocks: from a number of sends to the number of blocks sent that often.
     left: BTreeMap<u32, u32>,
     /// Highest packet number and latest time of the first sends, of the second sends, and so on.
     sent: Vec<(u64, Time)>,
@@ -345,7 +345,8 @@ impl Model {
         }
     }
 
-    /// Prepares for a poll of the sender: no stretch grows after the sender has looked for repeats.
+    /// Call before each poll of the sender. If the sender will look for repeats, closes the newest
+    /// stretch, as the sender does.
     fn ask(&mut self, standing: Standing) {
         if standing.repeats_first || !standing.first_left {
             self.next = None;
@@ -356,7 +357,8 @@ impl Model {
     /// before all others were sent as often.
     ///
     /// In states in which only known losses may be resent, the rule holds among the stretches known
-    /// to be lost. While unsent blocks may be sent, the time since a resend does not show a loss.
+    /// to be lost. While a first send is possible, time alone does not show the loss of a block
+    /// that was resent after the last first send.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
         assert!(!self.there.contains(&block), "{block:?} was acknowledged");
         let (before, of) = match self.goes.get(&block) {
@@ -451,8 +453,7 @@ impl Input {
         }
     }
 
-    /// Reports on a slice of a segment's blocks; the bits of `draw` decide which of the sent blocks
-    /// the receiver has.
+    /// Reports on a slice of a segment; the bits of `draw` choose the sent blocks that arrived.
     fn report(&mut self, segment: u32, slice: Range<u32>, draw: u64, closes: bool) {
         let came = |index: &u32| {
             self.model.goes.contains_key(&Block { segment, index: *index })
@@ -490,8 +491,7 @@ proptest! {
     }
 }
 
-/// Takes the steps, then sends without acknowledgements: every block that is left must still be
-/// sent.
+/// Takes the steps, then sends without acknowledgements: every remaining block must be sent.
 fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
     let row = crate::registry::find("fobs-table").unwrap();
     let settings = settings(1, batch).with(row, "state-segment", 20.0).unwrap();
