@@ -1,5 +1,5 @@
 //! Notices (messages for the program that started a copy): entries of the file list, and warnings.
-//! The errors of a copy that ends early.
+//! Also the errors of a copy that ends early, which are not notices.
 
 use std::ffi::OsStr;
 use std::ops::Range;

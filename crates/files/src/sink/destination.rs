@@ -47,8 +47,8 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Finds the destination as [`Ground::open`] does. With `make_path`, first creates the missing
-    /// parents of the destination. Several sources, and a file for which [`Place::says_folder`],
-    /// need the destination itself as a folder too.
+    /// parents of the destination. For several sources, and for one file if
+    /// [`Place::says_folder`] is true, it also creates the destination, as a folder.
     pub(super) fn open_or_make(
         place: &Place,
         manifest: &Arc<Manifest>,

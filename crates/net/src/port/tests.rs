@@ -145,7 +145,7 @@ fn first_datagrams_wait_for_their_flow() {
     let (port, sender) = (port(), loopback());
     port.expect(Ipv4Addr::LOCALHOST.into());
     // The command `expect` and the datagrams race. The port processes commands in order, so it has
-    // processed `expect` once the flow that is registered last has a message.
+    // processed `expect` once flow 10, which is registered after it, has a message.
     let (probe, events) = recorder();
     port.register(FlowId(9), probe).unwrap();
     let (mailbox, mail) = port.mailbox(FlowId(10));
@@ -417,8 +417,8 @@ fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     while came < count {
         let Call::Batch(datagrams, last, as_of) = next() else { panic!("wake after {came}") };
         came += datagrams;
-        // Before all datagrams are read, the time of a call is not later than the time when the
-        // last one was sent.
+        // While datagrams are unread, a call has their arrival times: at most the time when the
+        // last of all datagrams was sent.
         assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
         newest = last;
     }

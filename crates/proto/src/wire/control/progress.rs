@@ -52,7 +52,7 @@ impl Loss {
         Loss { sequence, lost: runs::take(lost) }
     }
 
-    /// Number of the list.
+    /// The serial number of this report.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -62,7 +62,7 @@ impl Loss {
         &self.lost
     }
 
-    /// Number of blocks.
+    /// How many blocks it lists.
     pub fn count(&self) -> u64 {
         self.lost.iter().map(|run| run.end - run.start).sum()
     }
