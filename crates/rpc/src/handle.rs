@@ -188,7 +188,8 @@ impl Rpc {
     /// # Errors
     /// The error of the method, or a code that says why there is no valid answer. The method may
     /// have run if the answer is too long or malformed, or if the code is [`RpcCode::Deadline`],
-    /// [`RpcCode::Unknown`], [`RpcCode::Lost`], or [`RpcCode::Denied`] because the connection ended.
+    /// [`RpcCode::Unknown`] or [`RpcCode::Lost`], or [`RpcCode::Denied`] because the connection
+    /// ended.
     pub async fn call<A: RpcMessage>(
         &self,
         method: &str,
