@@ -122,8 +122,9 @@ fn note_loss(written: io::Result<()>) {
     }
 }
 
+/// Prints a line with one write, so that the lines of two processes stay whole in one log.
 pub(crate) fn note(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 pub(crate) fn warn(line: impl Display) {
