@@ -33,7 +33,7 @@ impl Sink {
         if one_sync {
             if let Err(error) = self.ground.sync_file_systems() {
                 self.ground.has_lost_names = true;
-                if self.has_unsynced_names() {
+                if for_folders || self.has_unsynced_names() {
                     self.lost_names = Some(self.sync_error(&self.ground.place, &error));
                 }
                 return self.lose_all(&error);

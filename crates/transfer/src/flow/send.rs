@@ -404,6 +404,7 @@ impl Sending {
             self.payloads.finish()?;
             self.send_digests(now);
         }
+        let now = clock::now();
         if why != Some(Why::Pacing) || now.since(self.published) >= PUBLISH {
             self.publish(now);
         }
