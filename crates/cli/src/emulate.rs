@@ -5,7 +5,7 @@ mod play;
 mod print;
 mod programs;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use crate::error::Error;
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &EmulateArgs) -> u8 {
         }
         Err(Trouble::Emulation(error)) => (error.to_string(), EXIT_USAGE),
     };
-    say(&format!("longhaul emulate: {text}"));
+    console::note(format_args!("longhaul emulate: {text}"));
     status
 }
 
@@ -188,11 +188,11 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     // kernel permits only to a process with a single thread.
     let emulation = Emulation::start(plan.spec.clone())?;
     for notice in emulation.notices() {
-        say(&format!("longhaul emulate: NOTE: {notice}"));
+        console::note(format_args!("longhaul emulate: NOTE: {notice}"));
     }
     let alone = args.run.is_empty() && plan.programs.len() == 1;
     if alone && !args.quiet && console::is_terminal() && io::stdin().is_terminal() {
-        say(&banner(&emulation, &plan.programs[0].host));
+        console::note(banner(&emulation, &plan.programs[0].host));
     }
     let played = play::play(&emulation, &plan, signals)?;
     let statistics = emulation.statistics()?;
@@ -203,9 +203,9 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         print::table(&played.flows).into_iter().for_each(console::out);
     }
     if !args.quiet && !args.json {
-        say(&statistics.to_string());
+        console::note(statistics);
     } else if let Verdict::Invalid(reason) = statistics.verdict() {
-        say(&format!("longhaul emulate: this run is not valid: {reason}"));
+        console::note(format_args!("longhaul emulate: this run is not valid: {reason}"));
     }
     Ok(played.status)
 }
@@ -283,14 +283,9 @@ fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
     let queue = rate.scale(times).over(path.rtt);
     let packet = Bytes::new(u64::from(path.mtu) + u64::from(ETHERNET_FRAMING));
     if queue < packet {
-        say(&format!(
+        console::note(format_args!(
             "longhaul emulate: --queue {text} is {queue} here; increased to one packet, {packet}"
         ));
     }
     Ok(queue.max(packet))
-}
-
-fn say(text: &str) {
-    // If standard error is closed, nobody can read the message.
-    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -222,17 +222,15 @@ fn overwrite() -> header::HeaderName {
 mod tests {
     use std::time::Duration;
 
-    use longhaul_files::Root;
-
     use super::*;
+    use crate::shared::tests::shared;
 
     #[test]
     fn a_move_judges_the_source_only_while_no_other_request_changes_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let top = tempfile::tempdir().unwrap();
-        let root = Root::open(top.path()).unwrap();
-        let (soon, minute) = (Duration::from_millis(100), Duration::from_secs(60));
-        let shared = Arc::new(Shared::new(root, Vec::new(), (true, false), minute, |_| {}));
+        let soon = Duration::from_millis(100);
+        let shared = shared(top.path());
         let place = |name: &str| Place::Ambient(top.path().join(name));
         std::fs::write(top.path().join("a"), "old").unwrap();
         let etag = Version::of(RangeFile::open(&place("a")).unwrap().stamp()).etag;

@@ -149,20 +149,15 @@ async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, piece
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use longhaul_files::Root;
-
     use super::*;
+    use crate::shared::tests::shared;
 
     #[tokio::test]
     async fn the_status_of_a_file_that_cannot_be_opened_has_the_reason() {
         let top = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("loop", top.path().join("loop")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(top.path().join("socket")).unwrap();
-        let root = Root::open(top.path()).unwrap();
-        let minute = Duration::from_secs(60);
-        let shared = Arc::new(Shared::new(root, Vec::new(), (true, false), minute, |_| {}));
+        let shared = shared(top.path());
         for (name, status) in [("missing", 404), ("loop", 404), ("", 409), ("socket", 500)] {
             let place = Place::Ambient(top.path().join(name));
             let reply = file(&shared, place, &HeaderMap::new(), false).await;

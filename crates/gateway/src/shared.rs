@@ -212,6 +212,12 @@ fn number(place: &Place) -> usize {
 pub(crate) mod tests {
     use super::*;
 
+    /// A public, writable gateway for the folder `top`, without a log.
+    pub(crate) fn shared(top: &std::path::Path) -> Arc<Shared> {
+        let root = Root::open(top).unwrap();
+        Arc::new(Shared::new(root, Vec::new(), (true, false), MINUTE, |_| {}))
+    }
+
     pub(crate) fn record(
         method: &str,
         status: u16,

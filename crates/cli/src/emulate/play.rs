@@ -6,8 +6,9 @@ use std::time::Instant;
 use longhaul_testbed::emu::flows::{FlowEnd, Flows, Stop};
 use longhaul_testbed::emu::{Emulation, EmulationError};
 
+use super::Plan;
 use super::programs::{self, CaughtSignals, EXIT_TIME_LIMIT, Event, Events};
-use super::{Plan, say};
+use crate::console;
 
 /// Exit status if all flows stopped before the time limit, and one failed or is not
 /// [`finished`](FlowEnd::finished).
@@ -44,7 +45,7 @@ pub(super) fn play(
     };
     let absent = ready.as_ref().map_or(Vec::new(), |flows| flows.absent().to_vec());
     for what in &absent {
-        say(&format!("longhaul emulate: NOT emulated: {what}"));
+        console::note(format_args!("longhaul emulate: NOT emulated: {what}"));
     }
     let began = Instant::now();
     let alone = plan.programs.is_empty();

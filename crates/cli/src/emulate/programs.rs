@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::say;
+use crate::console;
 
 /// Exit status at the time limit, as of coreutils' `timeout`.
 pub(super) const EXIT_TIME_LIMIT: u8 = 124;
@@ -178,7 +178,7 @@ impl Watch<'_> {
         }
         let Program { host, words, counts, .. } = &self.programs[place];
         let command = words.last().map_or("", String::as_str);
-        say(&format!("longhaul emulate: on {host}, '{command}' failed: {status}"));
+        console::note(format_args!("longhaul emulate: on {host}, '{command}' failed: {status}"));
         if *counts {
             self.failed.get_or_insert(exit_code(status));
         }
@@ -225,7 +225,7 @@ impl Watch<'_> {
 
 fn out_of_time(limit: Option<Span>) -> u8 {
     let limit = limit.unwrap_or(Span::ZERO);
-    say(&format!("longhaul emulate: ended after the time limit of {limit}"));
+    console::note(format_args!("longhaul emulate: ended after the time limit of {limit}"));
     EXIT_TIME_LIMIT
 }
 

@@ -21,7 +21,7 @@ use crate::filter::{CompiledFilters, Filter};
 use crate::folders::Folders;
 use crate::manifest::FileTime;
 use crate::place::{file_error, show};
-use crate::store::NameKind;
+use crate::store::{File, NameKind};
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
 /// Maximum bytes of listed names; further names are only counted.
@@ -118,6 +118,19 @@ impl Extra {
     }
 }
 
+/// Waits until the clock that dates changes has left the tick `begun`, so that what another copy
+/// finishes later has a later change time.
+fn pass_tick(file: &dyn File, begun: FileTime) {
+    for length in 1..=LONGEST_TICK {
+        // No event reports a tick of this clock; only a change of a file shows the time.
+        thread::sleep(Duration::from_millis(1));
+        let _ = file.set_len(length);
+        if file.attributes().ok().is_none_or(|now| now.changed != begun) {
+            return;
+        }
+    }
+}
+
 impl Sink {
     /// Records that the source's list may lack existing names, so that this copy removes nothing.
     pub fn source_is_incomplete(&mut self) {
@@ -140,15 +153,9 @@ impl Sink {
         }
         let (folder, name) = (self.ground.base(), names::unique(b"begun"));
         let dated = folder.create(&name, 0o600).and_then(|file| {
-            let changed = || file.attributes().map(|attributes| attributes.changed);
-            let begun = changed();
-            // Wait for the clock's next tick: what another copy finishes from now on is later.
-            for length in 1..=LONGEST_TICK {
-                thread::sleep(Duration::from_millis(1));
-                let _ = file.set_len(length);
-                if !matches!((&begun, changed()), (Ok(begun), Ok(now)) if *begun == now) {
-                    break;
-                }
+            let begun = file.attributes().map(|attributes| attributes.changed);
+            if let Ok(begun) = begun {
+                pass_tick(&*file, begun);
             }
             folder.remove(&name)?;
             begun

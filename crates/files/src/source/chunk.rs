@@ -25,6 +25,11 @@ pub struct PartialChunk {
 }
 
 impl PartialChunk {
+    /// The chunk's number.
+    pub fn number(&self) -> u64 {
+        self.chunk
+    }
+
     /// The length of the chunk's content.
     pub fn content_len(&self) -> usize {
         self.len

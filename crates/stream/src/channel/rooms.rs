@@ -141,10 +141,8 @@ impl Room {
                 return Published::Full;
             }
         }
-        // A refused message is not marked: it may come again.
-        if !state.seen.is_new(message.origin, message.number) {
-            return Published::Old;
-        }
+        // Marks the message as known; a refused one may come again.
+        state.seen.is_new(message.origin, message.number);
         state.log.push(message);
         self.messages.update(|count| count + 1);
         state.charge.set(state.log.cost());

@@ -32,11 +32,8 @@ const PART: usize = 64 << 10;
 pub(crate) struct Payloads {
     source: Source,
     /// The chunk in `buffer`. The bytes of `buffer` after the chunk's content are zero.
-    chunk: Option<u64>,
-    len: usize,
+    chunk: Option<PartialChunk>,
     buffer: Box<[u8]>,
-    /// The chunk in `buffer`, until all of it was read.
-    part: Option<PartialChunk>,
     block: Vec<u8>,
     /// The chunk that the erasure code encoded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
@@ -60,9 +57,7 @@ impl Payloads {
             failures_reported: source.failures().len(),
             source,
             chunk: None,
-            len: 0,
             buffer: vec![0; CHUNK as usize].into_boxed_slice(),
-            part: None,
             block: Vec::new(),
             coded: (None, Vec::new()),
             encoder: Encoder::new(),
@@ -79,7 +74,7 @@ impl Payloads {
 
     /// Starts a new pass, which sends the digests of its chunks again.
     pub(crate) fn rewind(&mut self) {
-        (self.chunk, self.part, self.coded.0) = (None, None, None);
+        (self.chunk, self.coded.0) = (None, None);
         self.digests.clear();
         self.announced = Tally::new(self.announced.blocks());
     }
@@ -95,7 +90,7 @@ impl Payloads {
         if self.announced.mark(chunk as u32) {
             self.begin(chunk)?;
         }
-        if self.chunk == Some(chunk) {
+        if self.chunk.as_ref().is_some_and(|read| read.number() == chunk) {
             self.read_to(within.end)?;
             return Ok(&self.buffer[within]);
         }
@@ -134,22 +129,22 @@ impl Payloads {
     pub(crate) fn read_whole(&mut self, chunk: u64) -> Result<Digest, Error> {
         self.begin(chunk)?;
         self.finish()?;
-        let read = self.digests.drain(..).find(|(read, _)| *read == chunk);
+        let last = self.digests.pop();
+        self.digests.clear();
         let lost = || Error::new(ErrorKind::Unfinished, format!("chunk {chunk} was not read"));
-        read.map(|(_, value)| value).ok_or_else(lost)
+        last.map(|(_, value)| value).ok_or_else(lost)
     }
 
     pub(crate) fn content(&self) -> &[u8] {
-        &self.buffer[..self.len]
+        &self.buffer[..self.chunk.as_ref().map_or(0, PartialChunk::content_len)]
     }
 
     fn begin(&mut self, chunk: u64) -> Result<(), Error> {
         self.finish()?;
         self.chunk = None;
-        let part = self.source.begin_chunk(chunk)?;
-        self.len = part.content_len();
-        self.buffer[self.len..].fill(0);
-        (self.chunk, self.part) = (Some(chunk), Some(part));
+        let chunk = self.source.begin_chunk(chunk)?;
+        self.buffer[chunk.content_len()..].fill(0);
+        self.chunk = Some(chunk);
         Ok(())
     }
 
@@ -160,18 +155,14 @@ impl Payloads {
 
     /// Reads the chunk in the buffer at least up to byte `end`, unless that was done before.
     fn read_to(&mut self, end: usize) -> Result<(), Error> {
-        let (Some(chunk), Some(part)) = (self.chunk, &mut self.part) else { return Ok(()) };
-        while part.bytes_read() < end {
-            let next = part.bytes_read() + PART;
+        let Some(chunk) = &mut self.chunk else { return Ok(()) };
+        while chunk.bytes_read() < end.min(chunk.content_len()) {
+            let next = chunk.bytes_read() + PART;
             let (started, cpu) = (Instant::now(), thread_time());
-            let value = self.source.read_on(part, &mut self.buffer, next)?;
+            let value = self.source.read_on(chunk, &mut self.buffer, next)?;
             self.reading += started.elapsed();
             self.reading_cpu += thread_time().saturating_sub(cpu);
-            if let Some(value) = value {
-                self.digests.push((chunk, value));
-                self.part = None;
-                break;
-            }
+            self.digests.extend(value.map(|value| (chunk.number(), value)));
         }
         Ok(())
     }
@@ -245,7 +236,7 @@ mod tests {
     fn a_chunk_is_read_in_parts_and_has_its_digest_after_the_last() {
         let folder = tempfile::tempdir().unwrap();
         let (mut payloads, layout) = payloads(&folder);
-        let read = |payloads: &Payloads| payloads.part.as_ref().map(PartialChunk::bytes_read);
+        let read = |payloads: &Payloads| payloads.chunk.as_ref().map(PartialChunk::bytes_read);
         let (per_part, per_chunk) = (PART as u32 / BLOCK, CHUNK as u32 / BLOCK);
         let mut sent = take(&mut payloads, &layout, 0..per_part);
         assert_eq!(read(&payloads), Some(PART));

@@ -393,7 +393,7 @@ impl Sending {
     }
 
     /// Waits for the next wake-up or command; returns false once the pass is over.
-    fn wait(&mut self, now: Time) -> Result<bool, Error> {
+    fn wait(&mut self, mut now: Time) -> Result<bool, Error> {
         let (due, why) = match self.core.next_wakeup() {
             Wake::Now if self.path.is_some() => return Ok(true),
             Wake::At(due, why) if self.path.is_some() => (due, Some(why)),
@@ -403,8 +403,8 @@ impl Sending {
             // The last blocks of this chunk may not be needed, but its digest is.
             self.payloads.finish()?;
             self.send_digests(now);
+            now = clock::now();
         }
-        let now = clock::now();
         if why != Some(Why::Pacing) || now.since(self.published) >= PUBLISH {
             self.publish(now);
         }
