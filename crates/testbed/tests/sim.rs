@@ -178,8 +178,8 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
             format!("rate = \"100M\", delay = \"5ms\", loss = {{ pattern = \"00001{zeros}\" }}");
         run(&pair(&link, &[&flow])).flows.remove(0)
     };
-    // In 500 ms 5 MB are sent, in about 3,500 blocks. A program that reads in
-    // order gets only the four before the hole; a reorder buffer of 100 KB keeps about 70 more.
+    // In 500 ms 5 MB are sent, in about 3,500 blocks. A program that reads in order gets only the
+    // four before the hole; a reorder buffer of 100 KB keeps about 70 more.
     let (placed, ordered) = (at(""), at("reorder-buffer = \"1GB\""));
     assert!(placed.delivered > Bytes::new(4_000_000), "{}", placed.delivered);
     assert!(ordered.delivered < Bytes::new(7_500), "{}", ordered.delivered);

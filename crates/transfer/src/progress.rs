@@ -141,7 +141,7 @@ pub enum SourceState {
     Receiving,
     /// The source has sent its chunks, and waits in case another source fails.
     Waiting,
-    /// The source is silent. The other replicas may get its chunks.
+    /// The source is silent. The other sources may get its chunks.
     Silent,
     /// The source is being retried after a failure.
     Retrying,

@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(watch(&mut paused, &mut at, 60, [0, 700]).len(), 1);
         assert!(watch(&mut paused, &mut at, 30, [120, 700]).is_empty());
         assert_eq!(watch(&mut paused, &mut at, 20, [0, 700]).len(), 1);
-        // A source that always has a third of the rate is not slow.
+        // A source that stays at a third of its usual rate is not slow.
         let mut third = Slow::default();
         watch(&mut third, &mut at, 20, [60, 180]);
         assert!(watch(&mut third, &mut at, 1, [10, 150]).is_empty());

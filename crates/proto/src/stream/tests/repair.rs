@@ -34,7 +34,7 @@ fn indices(sender: &mut Sender, from: u64) -> Vec<u16> {
 }
 
 #[test]
-fn a_sender_of_requested_symbols_is_full_with_as_many_waiting_frames_as_otherwise() {
+fn requested_symbols_do_not_change_how_many_frames_may_wait() {
     let (mut sender, _) = kept(64);
     let now = sender.next_wakeup().expect("it keeps a frame");
     sender.again(now, &request(0, &[(0, 20)]), 1);
