@@ -1,4 +1,4 @@
-//! The network of a client: limits count unauthenticated clients by network.
+//! The network of a client, for limits that hold for each network.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

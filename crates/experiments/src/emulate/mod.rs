@@ -129,7 +129,8 @@ impl Emulator {
         outcomes
     }
 
-    /// Runs state updates at the same time, each on a separate path, like [`Emulator::run`].
+    /// Runs state updates at the same time, each on a separate path; otherwise like
+    /// [`Emulator::run`].
     pub fn updates(
         &self,
         side_by_side: &[(String, UpdatesRun)],
