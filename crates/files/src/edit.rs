@@ -196,8 +196,8 @@ pub struct Remains {
 pub struct ReplaceError {
     /// Why it failed.
     pub error: io::Error,
-    /// The hidden name of the earlier content, next to the destination. `None` if the earlier
-    /// content is unchanged.
+    /// The hidden name of the earlier content, next to the destination. `None` if it has no such
+    /// name.
     pub hidden: Option<String>,
 }
 

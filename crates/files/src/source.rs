@@ -249,8 +249,9 @@ impl Source {
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a
-    /// write changes any content. So the comparison detects every change before the read, whatever
-    /// the modification time, except a change within the clock tick in which the walk looked.
+    /// write changes any content. So the comparison detects changes before the read, whatever the
+    /// modification time, except one within the clock tick in which the walk looked and some writes
+    /// through memory maps.
     fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
         let file = match cached {

@@ -1,8 +1,7 @@
 //! Progress and cancellation of long work on files.
 //!
-//! Walking a tree, or hashing and comparing existing data, takes as long as the disk needs. No data
-//! are sent meanwhile, so the count of steps distinguishes this work from a disk that does not
-//! answer.
+//! Walking a tree, or hashing and comparing existing data, takes as long as the disk needs. The
+//! count of steps distinguishes this work from a disk that does not answer.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

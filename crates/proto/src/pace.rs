@@ -11,8 +11,8 @@
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Duration of a burst larger than [`MOST`]: short compared with a queue on the path, long compared
-/// with a system call.
+/// Longest duration of a burst larger than [`MOST`]: short compared with a queue on the path, long
+/// compared with a system call.
 const BURST: Span = Span::from_micros(250);
 /// Longest duration of a burst of at most [`MOST`] bytes, unless one datagram takes longer. A
 /// wake-up every 250 µs would be too expensive for a slow flow.

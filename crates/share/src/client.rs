@@ -366,7 +366,7 @@ async fn write(
     sending: &mut mpsc::UnboundedReceiver<Asked>,
     mut leaves: oneshot::Receiver<()>,
 ) -> Result<FrameWriter, Error> {
-    // The server then answers, or gives the reason for a refusal.
+    // An empty message begins the stream. It gets no answer, unless the server refuses the stream.
     writer.write(&Ask::default()).await?;
     loop {
         tokio::select! {

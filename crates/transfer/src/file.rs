@@ -79,7 +79,7 @@ pub(crate) struct Bytes {
 }
 
 /// Opens a file on the `first` stream of the connection, or on a new stream. Sends the result to
-/// `tell`, and serves calls until all handles are dropped or `cancel` is wished.
+/// `tell`, and serves calls until all handles are dropped or the work is cancelled.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,

@@ -1,4 +1,4 @@
-//! The plan, made before the first chunk arrives: equal entries, data of an earlier run, and
+//! The plan, made before the first chunk is written: equal entries, data of an earlier run, and
 //! entries to create.
 
 use std::io;

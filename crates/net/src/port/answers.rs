@@ -4,6 +4,7 @@
 //! an IPv6 /64) therefore has its own budget. All networks without a handshake (strangers) also
 //! share one budget. The table has a fixed number of slots; a secret hash chooses a network's slot,
 //! and networks with the same slot share its budget.
+//!
 //! A probe that gets no answer takes nothing from any budget, so strangers beyond their shared
 //! budget cannot use up the budgets of clients.
 
