@@ -15,8 +15,8 @@ use crate::session::{Connection, Session};
 const SILENT: Duration = Duration::from_secs(30);
 
 /// Requests the status on the `first` stream of the connection or on a new one, and passes each
-/// report to `tell`, until the receiver of `tell` is dropped or the work is cancelled. An error ends
-/// the reports, and is passed to `tell` too.
+/// report to `tell`, until the receiver of `tell` is dropped or the work is cancelled. An error
+/// ends the reports, and is passed to `tell` too.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
