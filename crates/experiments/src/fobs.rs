@@ -317,8 +317,8 @@ pub(crate) static FIG3: Experiment = Experiment {
         let title = "FOBS's share of OC-12".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The paper's packets grow beyond a frame and are fragmented; longhaul's packets never \
-              exceed a frame. The work of the paper's hosts is modelled as a cost per datagram.",
+    differs: "The paper's packets grow beyond a frame and are fragmented; here no packet exceeds a \
+              frame. The work of the paper's hosts is modelled as a cost per datagram.",
     learned: "If each datagram costs the host the same time, throughput grows in proportion to the \
               size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % \
               of the link. longhaul is {-[packets of 1440 bytes | difference] | 1} points below \

@@ -34,8 +34,8 @@ pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns the permission bits that this process withholds from new files. The bits are read once,
-/// because nothing in this process changes them.
+/// Returns the permission bits that this process withholds from new files. The bits are read once;
+/// a program that changes them later still gets the first ones.
 pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| umask_of_proc().unwrap_or_else(umask_by_syscall))

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_kept_until_the_next_one_is_forgotten_too() {
+    fn a_note_is_kept_until_all_numbers_before_the_next_note_are_forgotten() {
         let mut departures = Departures::default();
         for number in [0, 10, 20] {
             departures.note(at(number * 1_000), number, Span::ZERO);

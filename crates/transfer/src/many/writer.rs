@@ -65,7 +65,7 @@ pub(crate) struct Agreed {
 #[derive(Clone)]
 pub(crate) struct ReplicaLink {
     pub(crate) jobs: Jobs,
-    /// BLAKE3 of the manifest that the source sent before the copy, when it was surveyed.
+    /// BLAKE3 of the manifest that the source sent before the copy, in its survey.
     pub(crate) manifest: Digest,
 }
 
