@@ -207,7 +207,7 @@ pub(super) static TABLE4: Experiment = Experiment {
               when late senders send in clumps.",
     learned: "Senders that each use the receiver's whole link lose most of their packets at the \
               switch port before the receiver. RBUDP loses {RBUDP | loss} % (53 in the paper), \
-              although it fills the link. In the paper it had only 443 Mbit/s, because the \
+              but fills the link. In the paper it had only 443 Mbit/s, because the \
               receiving host was overrun. SABUL finds its rate by losing {SABUL | loss | 1} % (8.7 \
               in the paper, at nearly the same aggregate) and leaves {100 - 100 * [SABUL] / 936} % \
               of the link's 936 Mbit/s unused. GTP's receiver sets the rate of each sender. In the \
