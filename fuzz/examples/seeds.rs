@@ -354,7 +354,7 @@ fn journals() -> Vec<Vec<u8>> {
     vec![bytes, torn, made]
 }
 
-/// Returns three runs, each with another setup. A run is a setup and 40 steps, which begin with the
+/// Returns three runs with different setups. A run is a setup and 40 steps, which begin with the
 /// bytes of `steps` in turn.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [

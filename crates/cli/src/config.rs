@@ -2,8 +2,8 @@
 //! section `[host.NAME]` applies to commands that connect to NAME.
 //!
 //! A setting becomes a flag in front of the user's own flags. So the user's flags override the
-//! section of a host, which overrides the section of the subcommand. The user's file overrides the
-//! system's.
+//! section of a host, which overrides the section of the subcommand. A key in the user's file
+//! overrides the same key in the same section of the system's file.
 
 use std::env;
 use std::ffi::OsString;

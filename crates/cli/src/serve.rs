@@ -87,7 +87,7 @@ pub(crate) struct ServeArgs {
     /// Limit of received data in memory, for all transfers together: blocks of incomplete chunks,
     /// chunks that wait for the disk, and lists of files. Each receiving transfer reserves at least
     /// 32Mi. If less is free, a transfer waits up to 10 s, then its client retries. One id can
-    /// reserve at most half of SIZE
+    /// have about half of these reservations
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Offer a tree of small values that clients share (`longhaul share`), and store it in FILE,

@@ -43,8 +43,8 @@ pub struct Begin {
     /// Whether this is the program's first stream.
     #[prost(bool, tag = "2")]
     pub first: bool,
-    /// The `forgotten` of the last `Begun` that arrived when all edits of the program's lost
-    /// streams were answered. Absent before the first `Begun`.
+    /// The `forgotten` of the last `Begun` that arrived while no edit of the program's lost streams
+    /// was unanswered. Absent before such a `Begun`.
     #[prost(uint64, optional, tag = "3")]
     pub seen: Option<u64>,
 }

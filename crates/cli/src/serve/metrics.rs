@@ -91,7 +91,7 @@ fn totals(text: &mut Text, status: &ServerStatus) {
     );
     text.family(
         (Kind::Counter, "longhaul_retransmitted_blocks", "blocks"),
-        "Blocks that the senders of transfers have sent again.",
+        "Blocks that the senders of transfers have sent again, and coded symbols.",
         [("", float(all.retransmitted))],
     );
     text.family(

@@ -81,7 +81,7 @@ impl Meter {
         }
     }
 
-    /// Notes that `bytes` bytes arrived, in datagrams or in a stream.
+    /// Notes that `bytes` bytes arrived or, at a sender, were sent, in datagrams or in a stream.
     pub fn on_bytes(&mut self, now: Time, bytes: usize) {
         self.turn(now);
         self.windows[1].1 += bytes as u64;

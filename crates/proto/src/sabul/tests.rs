@@ -198,7 +198,7 @@ fn lost_last_blocks_are_found_by_resending_the_last_and_all_count_as_lost_after_
 }
 
 #[test]
-fn silence_is_a_timeout_and_two_intervals_long_and_a_second_at_least_before_all_is_given_up() {
+fn all_blocks_count_as_lost_after_a_timeout_and_two_intervals_but_not_within_a_second() {
     for (rtt, probe) in [(100, 320), (2000, 6020)] {
         let rtt = Span::from_millis(rtt);
         let mut out = Out::new(&Setup { rtt, ..setup(1) });

@@ -85,8 +85,8 @@ impl Jump {
         }
     }
 
-    /// Records that a packet is sent, after all known losses are recorded. Returns the flight's
-    /// bytes at its first packet.
+    /// Records that a packet is sent; all losses known by then have been recorded. Returns the
+    /// flight's bytes at its first packet.
     pub(super) fn begin(&mut self) -> Option<u64> {
         let State::Confirmed(bytes) = self.state else { return None };
         let flight = Flight { bytes, lost: 0, validating: false, retreats: false };

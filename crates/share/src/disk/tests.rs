@@ -208,7 +208,7 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
 }
 
 #[test]
-fn an_edit_that_an_unstored_change_makes_fail_is_not_refused_because_of_it() {
+fn edits_refused_because_of_an_unstored_change_get_the_error_of_the_disk_instead() {
     let (first, mut opened) = (Medium::default(), 0);
     let (said, is_open) = std::sync::mpsc::channel();
     let (go, may_open) = std::sync::mpsc::channel();

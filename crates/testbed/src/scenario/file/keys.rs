@@ -81,7 +81,7 @@ pub(super) const CHANGE: &[&str] = &["at", "over", "rate", "delay", "loss", "up"
 pub(super) const ROUTE: &[&str] = &["from", "to", "via"];
 /// `[[flow]]`: common keys.
 pub(super) const FLOW: &[&str] = &["name", "from", "to", "start", "copies", "apart"];
-/// Keys of `[[flow]]` that select the carrier, with the further ones.
+/// Keys of `[[flow]]` that select the carrier, each with the further keys of this carrier.
 pub(super) const CARRIERS: &[(&str, &[&str])] = &[
     (
         "protocol",

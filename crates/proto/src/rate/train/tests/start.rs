@@ -15,7 +15,7 @@ fn first_train(span: Span, steps: u32) -> Train {
 }
 
 #[test]
-fn jitter_of_half_the_first_train_makes_that_train_useless() {
+fn jitter_of_more_than_half_the_first_train_makes_that_train_useless() {
     for (rtt, steps, growth) in
         [(21_500, 6, DOUBLED), (21_500, 5, GUESSED), (21_000, 6, NEAR), (21_000, 5, NEAR)]
     {
