@@ -365,7 +365,8 @@ fn status(args: &CopyArgs, summary: &Summary) -> u8 {
 
 fn show_what(args: &CopyArgs) -> Show {
     let asked = args.progress || args.partial_progress || args.verbose > 0;
-    let hidden = args.no_progress || args.quiet;
+    // The host that started the copy shows its progress.
+    let hidden = args.no_progress || args.quiet || args.watch_stdin;
     Show {
         json: args.json,
         series: args.series,

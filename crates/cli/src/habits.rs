@@ -119,10 +119,16 @@ const OF_SERVE: &Habits = &[
     (&["--path", "--dir", "--folder"], "use --root FOLDER"),
 ];
 
+const OF_LS: &Habits = &[(
+    &["-R", "--recursive", "-r"],
+    "ls lists one folder; longhaul cp -rnv PATH . lists a tree without copying it",
+)];
+
 fn habits(subcommand: &str) -> &'static Habits {
     match subcommand {
         "cp" | "sync" => OF_CP,
         "serve" => OF_SERVE,
+        "ls" => OF_LS,
         _ => &[],
     }
 }
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn every_flag_of_another_tool_is_unknown_to_the_command_and_explained() {
-        for (command, table) in [("cp", OF_CP), ("serve", OF_SERVE)] {
+        for (command, table) in [("cp", OF_CP), ("serve", OF_SERVE), ("ls", OF_LS)] {
             let each = table.iter().flat_map(|(flags, said)| flags.iter().map(move |f| (f, said)));
             for (flag, said) in each {
                 let words = ["longhaul", command, flag, "a", "h:b"];

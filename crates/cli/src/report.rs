@@ -33,7 +33,7 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::HeardAgain => "the other side answers again; the copy continues".to_owned(),
         Event::Reconnecting { reason } => {
-            format!("connection lost ({}); trying again", plain::text(reason))
+            format!("the copy is interrupted ({}); trying again", plain::text(reason))
         }
         Event::Fallback { carrier, advice } => {
             format!("the data go by {carrier} now; {}", plain::text(advice))
@@ -116,7 +116,7 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     }
     let is_shared = |found: &Found| found.shared.is_some_and(|shared| shared > Span::ZERO);
     let is_shown = |found: &Found| verbose || is_shared(found) && summary.elapsed >= LONG;
-    let found = summary.found.filter(is_shown);
+    let found = summary.found.filter(is_shown).filter(|_| !is_nothing(summary));
     lines.extend(found.map(|found| path_found(&found, summary.elapsed)));
     if summary.bound_by != BoundBy::Nothing && (verbose || summary.elapsed >= LONG) {
         lines.push(format!("  bound    {}{}", bound(summary.bound_by), lost(summary, verbose)));
@@ -266,7 +266,12 @@ fn path_found(found: &Found, elapsed: Span) -> String {
 
 fn stream_speed(summary: &Summary) -> String {
     let Summary { goodput, protocol, cipher, setup, .. } = summary;
-    format!("  goodput  {goodput} by {protocol} ({cipher}), first data after {setup}")
+    // A copy over HTTP has no setup time.
+    let setup = match *setup {
+        Span::ZERO => String::new(),
+        setup => format!(", first data after {setup}"),
+    };
+    format!("  goodput  {goodput} by {protocol} ({cipher}){setup}")
 }
 
 /// Datagrams lost on the path, without those that the receiver dropped.
@@ -347,7 +352,9 @@ fn bound(by: BoundBy) -> &'static str {
             "by the receiving host's CPU: larger packets (MTU 9000), or a faster core, would help"
         }
         BoundBy::SourceDisk => "by reading at the source: a faster disk there would help",
-        BoundBy::DestinationDisk => "by writing at the destination: a faster disk there would help",
+        BoundBy::DestinationDisk => {
+            "by writing at the destination: a faster disk, or reader of the pipe, would help"
+        }
         BoundBy::SmallFiles => {
             "by creating many small files at the destination: an archive of them would be faster"
         }
@@ -490,6 +497,9 @@ pub(crate) mod tests {
             bound_by: BoundBy::Nothing);
         let said = lines(&there, Kind::Copy, false);
         assert_eq!(said, ["longhaul: already there, nothing to copy: 12 files, 300.00 MB"]);
+        let found = Found { rate: Rate::from_mbps(753), ..Found::default() };
+        let said = lines(&but!(there.clone(), found: Some(found)), Kind::Copy, true);
+        assert!(!said.join("\n").contains("found"), "{said:?}");
         let one_left = but!(there.clone(), copied_files: 1, copied_bytes: 5, skipped_files: 11);
         let said = lines(&one_left, Kind::Copy, false);
         assert!(said[0].contains("copied 1 file, 5 B in"), "{said:?}");

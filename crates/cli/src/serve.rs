@@ -67,8 +67,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     read_only: bool,
     /// Allow an id to read (ro), write (wo) or both (rw, the default). With SUBFOLDER, which must
-    /// exist, the id has access only below it. If the subfolder's name looks like a mode, write
-    /// rw:SUBFOLDER. The long form allows only the named services, as in
+    /// exist, the id has access only below it. The long form allows only the named services, as in
     /// ID,files=ro:/SUBFOLDER,channel=rw. The services are files, share, stream, channel, link, rpc
     /// and status
     #[arg(long, value_name = "ID[:ro|wo|rw[:SUBFOLDER]]", value_parser = access_list::parse)]

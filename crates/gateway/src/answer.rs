@@ -140,7 +140,12 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
         "GET" | "HEAD" => read(shared, place, &path, &text, &request).await,
         "PROPFIND" => find(shared, place, &text, request.headers()).await,
         "PUT" | "MKCOL" | "DELETE" | "MOVE" if !shared.may_write(right) => {
-            reply::plain(StatusCode::FORBIDDEN, "this token may only read")
+            let why = match request.headers().contains_key(header::AUTHORIZATION) {
+                _ if shared.is_read_only() => "this server is read-only",
+                true => "this token may only read",
+                false => "without a token you may only read",
+            };
+            reply::plain(StatusCode::FORBIDDEN, why)
         }
         "PUT" | "MKCOL" | "DELETE" | "MOVE" if path.path.as_os_str().is_empty() => {
             reply::plain(StatusCode::FORBIDDEN, "the top folder cannot be changed")

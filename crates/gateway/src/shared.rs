@@ -153,6 +153,11 @@ impl Shared {
         self.public.then_some(Right { write: false, folder: None, name: None })
     }
 
+    /// Whether every client may only read.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     pub(crate) fn may_write(&self, right: &Right) -> bool {
         right.write && !self.read_only
     }

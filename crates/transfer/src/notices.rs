@@ -34,7 +34,7 @@ pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
 
 pub(crate) fn held(held: &Held, side: &str) -> Notice {
     let Held { path, patience } = held;
-    let seconds = patience.as_secs();
+    let seconds = patience.as_secs_f64();
     let what =
         format!("another copy is writing {path}{side}; waiting up to {seconds} s for its end");
     Notice::Warning(what)
@@ -77,4 +77,20 @@ pub(crate) fn created(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
 
 pub(crate) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_for_another_copy_is_named_in_seconds() {
+        for (millis, named) in [(500, "up to 0.5 s"), (30_000, "up to 30 s")] {
+            let patience = Duration::from_millis(millis);
+            let Notice::Warning(what) = held(&Held { path: "x".to_owned(), patience }, "") else {
+                panic!("it is no warning")
+            };
+            assert!(what.contains(named), "{what}");
+        }
+    }
 }

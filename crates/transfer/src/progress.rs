@@ -194,9 +194,9 @@ pub enum Notice {
     },
     /// The other side answers again, and the copy continues.
     HeardAgain,
-    /// The connection was lost and is being retried.
+    /// The connection was lost, or the server cannot take the copy now; the copy tries again.
     Reconnecting {
-        /// The reason of the loss.
+        /// The reason.
         reason: String,
     },
     /// UDP datagrams do not arrive, or no longer arrive; another carrier now carries the data.

@@ -59,10 +59,10 @@ fn a_server_does_not_start_with_an_unknown_mode_or_a_missing_subfolder() {
     let host = Host::new(&scratch.path().join("config"));
     fs::create_dir(scratch.path().join("xx")).unwrap();
     for (rights, status, said) in [
-        (":xx", 2, "`xx` is not a mode; write `rw:xx` if it is a folder"),
+        (":xx", 2, "`xx` is not a mode; modes: ro, wo, rw; before a folder, write rw:"),
         (":read", 2, "`read` is not a mode"),
         (":ro:not/there", 4, "not/there: No such file"),
-        (":not-there", 4, "not-there: No such file"),
+        (":rw:not-there", 4, "not-there: No such file"),
     ] {
         let allowed = format!("{}{rights}", host.id);
         let words = Server::words("127.0.0.1:0", scratch.path(), &["--allow", &allowed]);

@@ -50,6 +50,8 @@ fn a_copy_between_two_hosts_shows_its_progress_here() {
     );
     assert!(!ended.events("progress").is_empty() && ended.events("file").len() == 1, "{ended}");
     ended.is(0, &["longhaul: copied 1 file, 5.00 MB", "verified", "connected to"]);
+    let finals = ended.stderr.lines().filter(|line| line.contains("100.0 %")).count();
+    assert_eq!(finals, 1, "{ended}");
 }
 
 #[test]

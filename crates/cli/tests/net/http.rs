@@ -199,8 +199,16 @@ fn public_folders_are_readable_and_read_only_servers_refuse_all_writes() {
     write(&http.data.join("file"), b"f");
     is(&http.ask("", "GET", "/file", ""), 200);
     is(&http.ask("unknown-0123456789abcdef", "GET", "/file", ""), 401);
-    is(&http.put(WRITER, "/new", b"n"), 403);
-    is(&http.ask("", "DELETE", "/file", ""), 403);
+    for refused in [http.put(WRITER, "/new", b"n"), http.ask("", "DELETE", "/file", "")] {
+        is(&refused, 403);
+        assert!(body(&refused).starts_with("this server is read-only"), "{refused}");
+    }
+    let http = Http::new(&["--http-public"]);
+    for (token, why) in [("", "without a token you may only"), (READER, "this token may only")] {
+        let refused = http.ask(token, "DELETE", "/file", "");
+        is(&refused, 403);
+        assert!(body(&refused).starts_with(why), "{refused}");
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn exceeding_the_memory_limit_is_reported() {
     let star = Star::new(2);
     star.roots.iter().zip(["a", "b"]).for_each(|(root, name)| write(&root.join(name), b"little"));
     let ended = star.start(&["--memory=32Mi"], &[(0, "a"), (1, "b")], ".").end();
-    ended.is(0, &["2 sources need", "--memory allows"]);
+    ended.is(0, &["2 sources need 67.11 MB", "of --memory: the copy uses 67.11 MB"]);
     let ended = star.start(&["--memory=64Mi"], &[(0, "a"), (1, "b")], ".").end();
     assert!(ended.events("warning").is_empty(), "{ended}");
 }

@@ -37,9 +37,10 @@ pub enum Event {
     },
     /// The peer answers again.
     HeardAgain,
-    /// The connection was lost; the transfer reconnects.
+    /// The connection was lost, or the server cannot take the transfer now; the transfer tries
+    /// again.
     Reconnecting {
-        /// The reason of the loss.
+        /// The reason.
         reason: String,
     },
     /// UDP does not pass; the data use another carrier.

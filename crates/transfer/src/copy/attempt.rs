@@ -144,9 +144,13 @@ impl<'a> Attempt<'a> {
             Host::Daemon { port, .. } => {
                 format!("UDP {} on the path", self.reach(&*self.hooks.observer).data_port(*port))
             }
-            Host::Ssh { .. } => {
-                format!("a range of UDP ports on the path, and name it with {}", CallOption::Ports)
-            }
+            Host::Ssh { .. } => match self.options.reach.ports {
+                Some((first, last)) => format!("UDP {first}-{last} on the path"),
+                None => {
+                    let ports = CallOption::Ports;
+                    format!("a range of UDP ports on the path, and name it with {ports}")
+                }
+            },
         };
         let carrier = match self.carrier.get() {
             "ssh" => THROUGH_SSH.to_owned(),

@@ -234,7 +234,7 @@ fn take_up(
         return Ok(());
     }
     let seconds = options.retry_for.as_secs();
-    let what = format!("the connection was lost and not restored within {seconds} s: {reason}");
+    let what = format!("the copy was interrupted and not restored within {seconds} s: {reason}");
     Err(Error::new(ErrorKind::Unfinished, what).advise("run the same command again to resume"))
 }
 

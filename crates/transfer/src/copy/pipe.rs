@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::task::JoinSet;
@@ -18,6 +18,7 @@ use super::feed::{Fed, Feed, Next};
 use super::pipe_board::PipeBoard;
 use crate::control;
 use crate::control::pipe::{self, Pipe, PipeEnd, Piped};
+use crate::counters::span;
 use crate::error::{Error, ErrorKind};
 use crate::many::part::CopyPart;
 use crate::many::{self, StartOne};
@@ -28,7 +29,7 @@ use crate::reach::route::Route;
 use crate::reach::transport::first_transport;
 use crate::reach::{Reached, SizeSearch, reach};
 use crate::session::{Connection, Session, Settings, random_u64};
-use crate::summary::{Summary, hex};
+use crate::summary::{BoundBy, Summary, hex};
 use crate::write::budget::Budget;
 use longhaul_files::MemoryFolder;
 use longhaul_files::digest::Digest;
@@ -89,6 +90,7 @@ pub(super) async fn push(
         wish: wish.clone(),
         travelling: JoinSet::new(),
         summary: None,
+        waited: Duration::ZERO,
     };
     let sent = tokio::select! {
         sent = running.send(first, &mut feed) => sent,
@@ -210,6 +212,8 @@ struct Running<'a> {
     wish: Cancel,
     travelling: JoinSet<(u64, Result<Summary, Error>)>,
     summary: Option<Summary>,
+    /// How long no part was in transit, because the input was slower than the copy.
+    waited: Duration,
 }
 
 impl Running<'_> {
@@ -218,17 +222,21 @@ impl Running<'_> {
         let mut end = None;
         while end.is_none() || !self.travelling.is_empty() {
             let is_wanted = end.is_none() && self.travelling.len() < TRAVELLING;
+            let idle = self.travelling.is_empty().then(Instant::now);
             tokio::select! {
-                next = feed.next(), if is_wanted => match next {
-                    Next::Part(fed) => self.begin(fed).await?,
-                    Next::Last(fed, digest) => {
-                        let total = fed.offset + fed.bytes.len() as u64;
-                        end = Some((total, digest));
-                        self.board.set_total(total);
-                        self.begin(fed).await?;
+                next = feed.next(), if is_wanted => {
+                    self.waited += idle.map_or(Duration::ZERO, |since| since.elapsed());
+                    match next {
+                        Next::Part(fed) => self.begin(fed).await?,
+                        Next::Last(fed, digest) => {
+                            let total = fed.offset + fed.bytes.len() as u64;
+                            end = Some((total, digest));
+                            self.board.set_total(total);
+                            self.begin(fed).await?;
+                        }
+                        Next::Failed(error) => return Err(error),
                     }
-                    Next::Failed(error) => return Err(error),
-                },
+                }
                 Some(ended) = self.travelling.join_next() => {
                     let what = "a part ended early";
                     let gone = |_| Error::new(ErrorKind::Unfinished, what);
@@ -270,13 +278,16 @@ impl Running<'_> {
         self.pipe.session.write(&end).await?;
         self.pipe.answer(true).await?;
         let elapsed = self.board.elapsed();
+        let parts = self.summary.take().unwrap_or_default();
+        let has_mostly_waited = span(self.waited) > elapsed / 2;
         Ok(Summary {
             files: 1,
             copied_files: 1,
             elapsed,
             goodput: Bytes::new(total) / elapsed,
             blake3: hex(digest),
-            ..self.summary.take().unwrap_or_default()
+            bound_by: if has_mostly_waited { BoundBy::Nothing } else { parts.bound_by },
+            ..parts
         })
     }
 }

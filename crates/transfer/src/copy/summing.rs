@@ -32,7 +32,7 @@ pub(super) fn summary(
     attempt: &Attempt<'_>,
     finished: Finished,
 ) -> Result<Summary, Error> {
-    let Counters { sender, receiver, written, times, .. } = final_counters(attempt, &finished);
+    let Counters { sender, receiver, written, .. } = final_counters(attempt, &finished);
     let elapsed = clock::now().since(attempt.started);
     let (total_bytes, total_files) = attempt.hooks.board.totals();
     let state = attempt.hooks.state.borrow();
@@ -50,7 +50,7 @@ pub(super) fn summary(
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_measurable = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
-    let bound_by = is_measurable.then(|| find_bound(attempt, &times, elapsed, finished.fixed_rate));
+    let bound_by = is_measurable.then(|| find_bound(attempt, elapsed, finished.fixed_rate));
     let last_block = last_block(attempt, &finished, sender.rtt);
     let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
     let (accounting, found) = (SenderAccounting::from(&sender), sender.found);
@@ -151,12 +151,13 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// `all` are the sender's times over all attempts.
-fn find_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
+/// Judges only the last attempt. If it took less than half of the copy, for example because UDP
+/// was blocked at first, there is no bottleneck.
+fn find_bound(attempt: &Attempt<'_>, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
-    let ends = Ends { all, from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
+    let ends = Ends { from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
     ends.bound(elapsed)
 }
 

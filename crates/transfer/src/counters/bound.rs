@@ -13,8 +13,6 @@ pub(crate) fn is_small(bytes: u64, files: u64) -> bool {
 }
 
 pub(crate) struct Ends<'a> {
-    /// The sender's times over all attempts.
-    pub(crate) all: &'a Times,
     pub(crate) from: &'a Counters,
     pub(crate) to: &'a Counters,
     /// Whether the user has set or limited the rate.
@@ -24,8 +22,8 @@ pub(crate) struct Ends<'a> {
 
 impl Ends<'_> {
     pub(crate) fn bound(&self, elapsed: Span) -> BoundBy {
-        let Ends { all, from, to, fixed_rate, small } = *self;
-        if !explains(all, &to.times, elapsed) {
+        let Ends { from, to, fixed_rate, small } = *self;
+        if !explains(&from.times, &to.times, elapsed) {
             return BoundBy::Nothing;
         }
         match from.sender.streams {

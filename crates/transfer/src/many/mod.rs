@@ -110,11 +110,11 @@ impl<'a> Sources<'a> {
         let least = Budget::least_of(routes.len() as u64);
         if options.memory < least {
             observer.notice(Notice::Warning(format!(
-                "{} sources need {least} of memory, but {} allows {}; copy from fewer at a \
-                 time to need less",
+                "{} sources need {least} of memory, more than the {} of {}: the copy uses \
+                 {least}; copy from fewer at a time to need less",
                 routes.len(),
-                CallOption::Memory,
-                options.memory
+                options.memory,
+                CallOption::Memory
             )));
         }
         let core = SharedCore::of_copy(&options.protocol);

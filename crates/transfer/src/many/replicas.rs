@@ -275,7 +275,7 @@ impl<'a> Copying<'a> {
             tokio::select! {
                 ended = self.tasks.join_next() => match ended {
                     Some(Ok((number, Ok(summary)))) => {
-                        self.sources.rows.set_state(number, SourceState::Done);
+                        self.sources.rows.set_done(number);
                         self.summaries.push(summary);
                     }
                     // The connection was lost at the last moment.
@@ -334,7 +334,7 @@ impl<'a> Copying<'a> {
     fn end(&mut self, (number, result): Ended) {
         match result {
             Ok(summary) => {
-                self.sources.rows.set_state(number, SourceState::Done);
+                self.sources.rows.set_done(number);
                 self.summaries.push(summary);
             }
             Err(error) => fail(self.sources, number, error, &mut self.errors),

@@ -87,6 +87,15 @@ impl Rows {
         }
     }
 
+    /// Marks a source that has ended without an error as done. A silent source keeps its state: it
+    /// did not answer at the end.
+    pub(super) fn set_done(&self, number: usize) {
+        let row = &mut self.rows()[number];
+        if !row.silent && row.state != SourceState::Failed {
+            row.state = SourceState::Done;
+        }
+    }
+
     pub(super) fn set_silent(&self, number: usize, silent: bool) {
         self.rows()[number].silent = silent;
     }
@@ -248,11 +257,15 @@ mod tests {
         source_observer.notice(Notice::HeardAgain);
         assert_eq!(state(), SourceState::Waiting);
         source_observer.notice(silent());
+        rows.set_done(0);
+        assert_eq!(state(), SourceState::Silent, "a source that is gone is not done");
         source_observer.notice(Notice::Reconnecting { reason: "lost".into() });
         assert_eq!((state(), rows.table()[0].rate), (SourceState::Retrying, Rate::ZERO));
         assert!(!rows.any_connected());
         source_observer.notice(connected());
         assert_eq!(state(), SourceState::Receiving);
+        rows.set_done(0);
+        assert_eq!(state(), SourceState::Done);
     }
 
     struct Thinks(Duration);

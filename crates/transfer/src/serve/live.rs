@@ -168,7 +168,6 @@ impl Entry {
         let (from, to) = if self.mode.receives { (theirs, mine) } else { (mine, theirs) };
         let age = span(now.duration_since(self.since));
         let ends = Ends {
-            all: &from.times,
             from: &from,
             to: &to,
             fixed_rate: self.mode.fixed_rate,

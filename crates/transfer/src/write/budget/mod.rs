@@ -165,8 +165,7 @@ impl Budget {
         let place = Place::new(&self.0);
         let held = timeout(self.0.patience, self.0.acquire()).await;
         let Ok(Ok(held)) = held else {
-            let others = self.0.count().saturating_sub(1);
-            return Err(full(&held_by_others(others)));
+            return Err(full(&held_by_others()));
         };
         Ok(self.part(place, None, held))
     }
@@ -181,13 +180,10 @@ impl Budget {
         });
         let Ok(Ok((share, held))) = entered.await else {
             return Err(full(&match self.0.of(owner) {
-                0 => {
-                    let others = self.0.count().saturating_sub(1);
-                    held_by_others(others)
-                }
-                own => {
+                0 => held_by_others(),
+                _ => {
                     let memory = CallOption::Memory;
-                    format!("{own} copies of {owner} hold as much of {memory} as one id may use")
+                    format!("the copies of {owner} hold as much of {memory} as one id may use")
                 }
             }));
         };
@@ -211,8 +207,8 @@ fn full(what: &str) -> Error {
     Error::new(ErrorKind::Unfinished, what).advise(advice)
 }
 
-fn held_by_others(others: u32) -> String {
-    format!("{others} running copies to this host hold all of {}", CallOption::Memory)
+fn held_by_others() -> String {
+    format!("the running copies to this host hold all of {}", CallOption::Memory)
 }
 
 impl Inner {
@@ -490,7 +486,7 @@ mod tests {
             let _part = budget.enter_for(owner).await.unwrap();
             let refused = budget.enter_for(owner).await.err().expect("it has its share");
             assert_eq!(refused.kind, ErrorKind::Unfinished);
-            assert!(refused.what.starts_with(&format!("1 copies of {owner}")), "{refused}");
+            assert!(refused.what.starts_with(&format!("the copies of {owner}")), "{refused}");
         });
     }
 
@@ -526,7 +522,7 @@ mod tests {
             let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let refused = budget.enter().await.err().expect("nobody ends");
             assert_eq!(refused.kind, ErrorKind::Unfinished);
-            assert!(refused.what.starts_with("2 running copies"), "{refused}");
+            assert!(refused.what.starts_with("the running copies"), "{refused}");
         });
     }
 
