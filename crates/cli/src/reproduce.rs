@@ -229,7 +229,7 @@ fn emulate(
     let (count, span) = emulator.expected(cases, simulated);
     if count > 0 {
         let minutes = span.as_secs_f64() / 60.0;
-        console::note(format_args!("  emulates {count} cases, in {minutes:.1} min or more"));
+        console::note(format_args!("  emulates {count} cases, in about {minutes:.1} min"));
     }
     let mut failed = Vec::new();
     let outcomes = emulator.run(cases, simulated, |case, outcome| match outcome {

@@ -27,6 +27,9 @@ Examples:
   longhaul share export lh://dtn.example.org/ > tree.jsonl
 ";
 
+/// Maximum bytes of a value.
+const MAX_VALUE: usize = 64 << 10;
+
 /// Read, change and watch small values that the clients of a server share
 ///
 /// The server runs with `longhaul serve --share FILE`, and its --allow gives your id the right
@@ -202,14 +205,19 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
         Some(value) => value.as_bytes().to_vec(),
         None => {
             let mut value = Vec::new();
-            // Reads one byte more than the limit, so that the server refuses a longer value.
-            let read = std::io::stdin().lock().take((64 << 10) + 1).read_to_end(&mut value);
+            // One byte more than the limit shows that the value is too long.
+            let read = std::io::stdin().lock().take(MAX_VALUE as u64 + 1).read_to_end(&mut value);
             read.map_err(|error| {
                 Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))
             })?;
             value
         }
     };
+    if value.len() > MAX_VALUE {
+        let what = format!("the value is longer than 64 KiB ({MAX_VALUE} bytes), the limit");
+        let advice = "copy the object with `longhaul cp`, and put its lh:// URL as the value";
+        return Err(Error::new(ErrorKind::Usage, what).advise(advice));
+    }
     let mut edit = tree.share.put(&tree.key, value);
     if let Some(version) = args.if_version {
         edit = edit.if_version(version);

@@ -137,7 +137,7 @@ fn refused(name: &str, shown: PeerId) -> Error {
     let what = format!("the unknown server {name} with the id {shown} was not accepted");
     let (pin, new) = (CallOption::Pin, CallOption::AcceptNew);
     Error::new(Kind::Unreachable, what)
-        .advise(format!("if it is the right one, accept it when asked, or give {pin} or {new}"))
+        .advise(format!("if it is the right one, give {pin} or {new}"))
 }
 
 fn unreachable(name: &str, port: u16, tried: String) -> Error {

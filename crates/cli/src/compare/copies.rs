@@ -181,9 +181,12 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
         false => "the host wrote nothing, so the figures exclude disk and verification",
     };
     let turns = args.repeat;
+    let runs = if turns == 1 { "run" } else { "runs" };
     Setting {
         title: format!(
-            "{host}: {size} of random bytes{rate}, {turns} runs of each protocol, in turn"
+            "{}: {size} of random bytes{rate}, {turns} {runs} of each protocol, in turn",
+            // A host of ssh is written with a colon.
+            host.to_string().trim_end_matches(':')
         ),
         notes: vec![
             fate.into(),

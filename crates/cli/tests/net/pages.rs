@@ -249,25 +249,27 @@ fn the_page_on_monitoring_can_be_followed() {
 /// The sections of docs/streaming.md whose commands need another program.
 const PROGRAMS: [&str; 2] = ["ffmpeg", "GStreamer"];
 
-/// The commands of the section on `program`, or of the sections that need no other program.
+/// The commands of clients in the section on `program`, or in those that need no other program.
 fn commands(program: Option<&str>) -> Vec<String> {
     let page = text("streaming.md");
     let of = |section: &&str| {
         let title = section.lines().next().unwrap_or_default();
         PROGRAMS.into_iter().find(|program| *program == title) == program
     };
-    page.split("\n## ").filter(of).flat_map(steps).map(|step| step.command).collect()
+    let steps = page.split("\n## ").filter(of).flat_map(steps);
+    steps.filter(|step| !step.at_server).map(|step| step.command).collect()
 }
 
 /// Runs the page's server, and `commands` as one script in `folder`.
 fn run_page(folder: &Path, commands: &[String]) -> Ended {
     let host = |name: &str| Host::new(&folder.join(name));
     let (client, host) = (host("c"), host("s"));
-    let page = self::commands(None);
-    let serve = page.first().expect("the page begins with a server");
+    let mut steps = steps(&text("streaming.md")).into_iter().filter(|step| step.at_server);
+    let serve = steps.find(|step| step.command.starts_with("longhaul serve "));
+    let serve = serve.expect("the page starts a server").command;
     // The page's command, with a free port and a real id.
     let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
-    let words = words.strip_prefix("longhaul serve ").expect("the page begins with a server");
+    let words = words.strip_prefix("longhaul serve ").expect("it was found by this");
     let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
     let server = Server::start_as(command.args(words.split(' ')).current_dir(folder));
     let verbs = ["stream send", "stream receive", "channel send", "channel receive"];
@@ -328,7 +330,7 @@ fn each_command_of_the_page_on_streams_works() {
     let folder = tempfile::tempdir().unwrap();
     let all = commands(None);
     assert!(all.len() > 7, "{all:?}");
-    let ended = run_page(folder.path(), &all[1..]);
+    let ended = run_page(folder.path(), &all);
     ended.is(0, &["5 frames on time"]);
     assert!(ended.stdout.iter().any(|line| line == "1.5 2.5 0.5"), "{ended}");
     assert_eq!(fs::read(folder.path().join("log")).unwrap(), b"run 42 begins\n");
