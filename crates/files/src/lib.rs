@@ -12,7 +12,7 @@
 //!   in a folder.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
-//!   resumes, names. [`watch`]: progress of long work.
+//!   resumes, names. [`watch`]: progress of long work. [`DiskPermits`]: shared by a server's clients.
 //!
 //! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the destination
 //! and returns a [`Plan`]: the chunks that exist, and those that the source must compare.
@@ -25,6 +25,7 @@
 
 mod asked;
 pub mod digest;
+mod disk_permits;
 pub mod edit;
 mod error;
 pub mod filter;
@@ -47,6 +48,7 @@ pub mod watch;
 
 pub use asked::Asked;
 pub use digest::Digest;
+pub use disk_permits::{DiskPermit, DiskPermits};
 pub use error::{Advice, Error, FileErrorKind};
 pub use manifest::{Entry, Kind, ListMemory, Listed, Manifest, Shape};
 pub use names::PARTIAL;

@@ -15,6 +15,7 @@ use longhaul_files::{Place, Root};
 
 use crate::accept::Answers;
 use crate::condition;
+use crate::disk::Caller;
 use crate::reply::{self, Reply};
 use crate::shared::{AccessRecord, Shared};
 use crate::tokens::{Right, bearer};
@@ -57,7 +58,8 @@ async fn answer(
                 let to = self::destination(request.headers());
                 destination = to.map(|to| format!("{folder}/{}", encoded(&to.path)));
             }
-            (respond(&shared, &right, request).await, right.name)
+            let caller = Caller::new(shared.clone(), address.ip(), right.name.clone());
+            (respond(&caller, &right, request).await, right.name)
         }
         Err(reply) => (reply, None),
     };
@@ -120,7 +122,7 @@ fn token(said: &str) -> Option<String> {
     decoded.split_once(':').map(|(_, password)| password.to_owned())
 }
 
-async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>) -> Reply {
+async fn respond(caller: &Caller, right: &Right, request: Request<Incoming>) -> Reply {
     let method = request.method().clone();
     if method == Method::OPTIONS {
         let reply = reply::with(reply::empty(StatusCode::OK), header::ALLOW, METHODS);
@@ -130,18 +132,18 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
     let Some(path) = url::parse(&text) else {
         return reply::plain(StatusCode::BAD_REQUEST, "the path is not valid");
     };
-    let root = match top(shared, right).await {
+    let root = match top(caller, right).await {
         Ok(root) => root,
         Err(error) => return reply::trouble(&error),
     };
     let at = |path: &UrlPath| Place::Within { root: root.clone(), path: path.path.clone() };
     let place = at(&path);
     match method.as_str() {
-        "GET" | "HEAD" => read(shared, place, &path, &text, &request).await,
-        "PROPFIND" => find(shared, place, &text, request.headers()).await,
-        "PUT" | "MKCOL" | "DELETE" | "MOVE" if !shared.may_write(right) => {
+        "GET" | "HEAD" => read(caller, place, &path, &text, &request).await,
+        "PROPFIND" => find(caller, place, &text, request.headers()).await,
+        "PUT" | "MKCOL" | "DELETE" | "MOVE" if !caller.may_write(right) => {
             let why = match request.headers().contains_key(header::AUTHORIZATION) {
-                _ if shared.is_read_only() => "this server is read-only",
+                _ if caller.is_read_only() => "this server is read-only",
                 true => "this token may only read",
                 false => "without a token you may only read",
             };
@@ -155,20 +157,20 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
         }
         "PUT" => {
             let (parts, body) = request.into_parts();
-            change::put(shared, place, &parts.headers, body).await
+            change::put(caller, place, &parts.headers, body).await
         }
         "MKCOL" if has_body(request.headers()) => {
             reply::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "MKCOL takes no body")
         }
-        "MKCOL" => change::make_folder(shared, place).await,
-        "DELETE" => change::delete(shared, place, request.headers()).await,
+        "MKCOL" => change::make_folder(caller, place).await,
+        "DELETE" => change::delete(caller, place, request.headers()).await,
         "MOVE" => {
             let headers = request.headers();
             match destination(headers) {
                 Some(to) if to.path.as_os_str().is_empty() => {
                     reply::plain(StatusCode::FORBIDDEN, "the top folder cannot be changed")
                 }
-                Some(to) => change::move_to(shared, place, at(&to), headers).await,
+                Some(to) => change::move_to(caller, place, at(&to), headers).await,
                 None => {
                     reply::plain(StatusCode::BAD_REQUEST, "Destination is not a path on this host")
                 }
@@ -193,16 +195,16 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-async fn top(shared: &Shared, right: &Right) -> io::Result<Root> {
-    let root = shared.root().clone();
+async fn top(caller: &Caller, right: &Right) -> io::Result<Root> {
+    let root = caller.root().clone();
     match right.folder.clone() {
         None => Ok(root),
-        Some(folder) => shared.at_disk(move || root.below(&folder)).await,
+        Some(folder) => caller.at_disk(move || root.below(&folder)).await,
     }
 }
 
 async fn read(
-    shared: &Arc<Shared>,
+    caller: &Caller,
     place: Place,
     path: &UrlPath,
     text: &str,
@@ -210,7 +212,7 @@ async fn read(
 ) -> Reply {
     let (headers, is_head) = (request.headers(), request.method() == Method::HEAD);
     let looked = place.clone();
-    let found = match shared.at_disk(move || look(&looked)).await {
+    let found = match caller.at_disk(move || look(&looked)).await {
         Ok(found) => found,
         Err(error) => return reply::trouble(&error),
     };
@@ -221,14 +223,14 @@ async fn read(
             let to = format!("/{}/", text.trim_matches('/'));
             reply::with(reply, header::LOCATION, &to)
         }
-        NameKind::Folder => folder::page(shared, place, text, headers, is_head).await,
+        NameKind::Folder => folder::page(caller, place, text, headers, is_head).await,
         NameKind::File if path.says_folder => reply::plain(StatusCode::NOT_FOUND, "it is a file"),
-        NameKind::File => get::file(shared, place, headers, is_head).await,
+        NameKind::File => get::file(caller, place, headers, is_head).await,
         _ => reply::plain(StatusCode::FORBIDDEN, "not a regular file"),
     }
 }
 
-async fn find(shared: &Arc<Shared>, place: Place, text: &str, headers: &HeaderMap) -> Reply {
+async fn find(caller: &Caller, place: Place, text: &str, headers: &HeaderMap) -> Reply {
     let depth = condition::text(headers, HeaderName::from_static("depth"));
     let names = match depth {
         Some("0") => false,
@@ -241,8 +243,8 @@ async fn find(shared: &Arc<Shared>, place: Place, text: &str, headers: &HeaderMa
         }
     };
     let looked = place.clone();
-    match shared.at_disk(move || look(&looked)).await {
-        Ok(found) => folder::properties(shared, place, text, &found, names).await,
+    match caller.at_disk(move || look(&looked)).await {
+        Ok(found) => folder::properties(caller, place, text, &found, names).await,
         Err(error) => reply::trouble(&error),
     }
 }

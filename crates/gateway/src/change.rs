@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
@@ -13,8 +13,8 @@ use longhaul_files::{Place, RangeFile};
 use tokio::time::timeout;
 
 use crate::condition::{self, Judged, Version};
+use crate::disk::Caller;
 use crate::reply::{self, Reply};
-use crate::shared::Shared;
 
 /// Bytes of a body to collect before a write.
 const PIECE: usize = 1 << 20;
@@ -45,7 +45,7 @@ fn failed() -> Reply {
 
 /// The file gets its name when the body is complete and the conditions still hold.
 pub(crate) async fn put(
-    shared: &Shared,
+    caller: &Caller,
     place: Place,
     headers: &HeaderMap,
     body: Incoming,
@@ -56,12 +56,12 @@ pub(crate) async fn put(
     }
     // Do not receive the body if the conditions do not hold now.
     let (at, conditions) = (place.clone(), headers.clone());
-    match shared.at_disk(move || judge(&at, &conditions)).await {
+    match caller.at_disk(move || judge(&at, &conditions)).await {
         Ok(Some(_)) => {}
         Ok(None) => return failed(),
         Err(error) => return reply::trouble(&error),
     }
-    match write(shared, place, headers.clone(), body).await {
+    match write(caller, place, headers.clone(), body).await {
         Ok(Some(true)) => reply::empty(StatusCode::NO_CONTENT),
         Ok(Some(false)) => reply::empty(StatusCode::CREATED),
         Ok(None) => failed(),
@@ -72,7 +72,7 @@ pub(crate) async fn put(
 /// Returns whether the file has replaced another one; `None` if the conditions of the request no
 /// longer hold.
 async fn write(
-    shared: &Shared,
+    caller: &Caller,
     place: Place,
     headers: HeaderMap,
     mut body: Incoming,
@@ -84,15 +84,15 @@ async fn write(
         _ => reply::trouble(&error),
     };
     let at = place.clone();
-    let mut file = shared.at_disk(move || NewFile::begin(&at)).await.map_err(trouble)?;
+    let mut file = caller.at_disk(move || NewFile::begin(&at)).await.map_err(trouble)?;
     let mut piece = Vec::new();
     loop {
         let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
         let late = |_| {
-            let text = format!("no data for {} s", shared.idle().as_secs_f64());
+            let text = format!("no data for {} s", caller.idle().as_secs_f64());
             reply::plain(StatusCode::REQUEST_TIMEOUT, text)
         };
-        let frame = match timeout(shared.idle(), next).await.map_err(late)? {
+        let frame = match timeout(caller.idle(), next).await.map_err(late)? {
             Some(Ok(frame)) => frame,
             Some(Err(_)) => {
                 return Err(reply::plain(StatusCode::BAD_REQUEST, "the body ended early"));
@@ -104,11 +104,11 @@ async fn write(
         if piece.len() >= PIECE {
             let bytes = std::mem::take(&mut piece);
             file =
-                shared.at_disk(move || file.write(&bytes).map(|()| file)).await.map_err(trouble)?;
+                caller.at_disk(move || file.write(&bytes).map(|()| file)).await.map_err(trouble)?;
         }
     }
-    let naming = shared.naming(&place);
-    let finished = shared.at_disk(move || {
+    let naming = caller.naming(&place);
+    let finished = caller.at_disk(move || {
         file.write(&piece)?;
         let is_new = condition::wants_nothing(&headers);
         let mut was_there = None;
@@ -127,8 +127,8 @@ async fn write(
     finished.await.map_err(trouble)
 }
 
-pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
-    match shared.at_disk(move || edit::make_folder(&place)).await {
+pub(crate) async fn make_folder(caller: &Caller, place: Place) -> Reply {
+    match caller.at_disk(move || edit::make_folder(&place)).await {
         Ok(()) => reply::empty(StatusCode::CREATED),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             reply::plain(StatusCode::CONFLICT, "the parent folder does not exist")
@@ -137,9 +137,9 @@ pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     }
 }
 
-pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -> Reply {
-    let (headers, naming) = (headers.clone(), shared.naming(&place));
-    let removed = shared.at_disk(move || {
+pub(crate) async fn delete(caller: &Caller, place: Place, headers: &HeaderMap) -> Reply {
+    let (headers, naming) = (headers.clone(), caller.naming(&place));
+    let removed = caller.at_disk(move || {
         let _lock = naming.lock().unwrap_or_else(PoisonError::into_inner);
         match judge(&place, &headers)? {
             None => Ok(failed()),
@@ -149,20 +149,15 @@ pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -
     removed.await.unwrap_or_else(|error| reply::trouble(&error))
 }
 
-pub(crate) async fn move_to(
-    shared: &Arc<Shared>,
-    from: Place,
-    to: Place,
-    headers: &HeaderMap,
-) -> Reply {
+pub(crate) async fn move_to(caller: &Caller, from: Place, to: Place, headers: &HeaderMap) -> Reply {
     let keeps = |said: &str| said.trim().eq_ignore_ascii_case("F");
     let overwrite = !condition::text(headers, overwrite()).is_some_and(keeps);
     if to.path().starts_with(from.path()) || from.path().starts_with(to.path()) {
         let text = "nothing can move onto itself, into itself, or onto a folder that holds it";
         return reply::plain(StatusCode::FORBIDDEN, text);
     }
-    let (headers, naming) = (headers.clone(), shared.naming_of_both([&from, &to]));
-    let moved = shared.at_disk(move || {
+    let (headers, naming) = (headers.clone(), caller.naming_of_both([&from, &to]));
+    let moved = caller.at_disk(move || {
         let locks = naming.iter().map(|name| name.lock().unwrap_or_else(PoisonError::into_inner));
         let _locks: Vec<_> = locks.collect();
         if judge(&from, &headers)?.is_none() {
@@ -223,7 +218,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::shared::tests::shared;
+    use crate::shared::tests::{caller, shared};
 
     #[test]
     fn a_move_judges_the_source_only_while_no_other_request_changes_it() {
@@ -234,10 +229,11 @@ mod tests {
         let place = |name: &str| Place::Ambient(top.path().join(name));
         std::fs::write(top.path().join("a"), "old").unwrap();
         let etag = Version::of(RangeFile::open(&place("a")).unwrap().stamp()).etag;
+        let caller = caller(&shared, 1);
         let headers = HeaderMap::from_iter([(header::IF_MATCH, etag.parse().unwrap())]);
         let naming = shared.naming(&place("a"));
         let held = naming.lock().unwrap();
-        let mut moved = Box::pin(move_to(&shared, place("a"), place("b"), &headers));
+        let mut moved = Box::pin(move_to(&caller, place("a"), place("b"), &headers));
         let waits = runtime.block_on(async { timeout(soon, &mut moved).await.is_err() });
         assert!(waits, "the move waits for the lock");
         std::fs::write(top.path().join("a"), "newer").unwrap();

@@ -2,20 +2,18 @@
 
 use std::fmt::Write;
 use std::io;
-use std::sync::Arc;
 
 use hyper::header::{self, HeaderMap};
 use hyper::{Response, StatusCode};
 use longhaul_files::edit::look;
 use longhaul_files::list::{NameKind, Named};
-use longhaul_files::{Place, list};
+use longhaul_files::{DiskPermit, Place, list};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::body::{Body, Pieces};
 use crate::condition::{self, at};
+use crate::disk::{Caller, Client};
 use crate::reply::{self, Reply};
-use crate::shared::Shared;
 use crate::url;
 
 /// Approximate size of a piece of the reply, in bytes.
@@ -42,7 +40,7 @@ fn wanted(headers: &HeaderMap) -> Form {
 
 /// Answers GET and HEAD for the folder at `place`; `path` is the path of the URL.
 pub(crate) async fn page(
-    shared: &Arc<Shared>,
+    caller: &Caller,
     place: Place,
     path: &str,
     headers: &HeaderMap,
@@ -55,7 +53,7 @@ pub(crate) async fn page(
     };
     let body = match is_head {
         true => Body::whole(String::new()),
-        false => match listing(shared, place, form, String::new(), head).await {
+        false => match listing(caller, place, form, String::new(), head).await {
             Ok(body) => body,
             Err(reply) => return reply,
         },
@@ -69,7 +67,7 @@ pub(crate) async fn page(
 /// Answers PROPFIND for `found` at `place`; with `names`, also for the names in the folder `found`.
 /// `path` is the path of the URL.
 pub(crate) async fn properties(
-    shared: &Arc<Shared>,
+    caller: &Caller,
     place: Place,
     path: &str,
     found: &Named,
@@ -83,7 +81,7 @@ pub(crate) async fn properties(
     dav(&mut head, &base, found);
     let body = match is_folder && names {
         false => Body::whole(head + DAV_END),
-        true => match listing(shared, place, Form::Dav, base, head).await {
+        true => match listing(caller, place, Form::Dav, base, head).await {
             Ok(body) => body,
             Err(reply) => return reply,
         },
@@ -95,7 +93,7 @@ pub(crate) async fn properties(
 
 /// Returns a body: `head`, then the names at `place`.
 async fn listing(
-    shared: &Arc<Shared>,
+    caller: &Caller,
     place: Place,
     form: Form,
     base: String,
@@ -106,7 +104,7 @@ async fn listing(
             reply::plain(StatusCode::SERVICE_UNAVAILABLE, "too many listings at the same time");
         reply::with(reply, header::RETRY_AFTER, "10")
     };
-    let seat = shared.seat_for_listing().await.ok_or_else(busy)?;
+    let seat = caller.seat_for_listing().await.ok_or_else(busy)?;
     let (pieces, body) = Body::pieces();
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
@@ -126,7 +124,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn all(&mut self, place: &Place, _seat: OwnedSemaphorePermit) {
+    fn all(&mut self, place: &Place, _seat: DiskPermit<Client>) {
         let mut sorted = Some(Vec::new());
         let mut reads_on = true;
         let listed = list::list(place, &mut |named| {

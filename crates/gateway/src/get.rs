@@ -10,9 +10,9 @@ use longhaul_files::{Place, RangeFile};
 
 use crate::body::{Body, Pieces};
 use crate::condition::{self, Judged, Version};
+use crate::disk::Caller;
 use crate::range::{self, Wanted};
 use crate::reply::{self, Reply};
-use crate::shared::Shared;
 
 const PIECE: u64 = 256 << 10;
 
@@ -22,12 +22,12 @@ enum Part {
 }
 
 pub(crate) async fn file(
-    shared: &Arc<Shared>,
+    caller: &Caller,
     place: Place,
     headers: &HeaderMap,
     is_head: bool,
 ) -> Reply {
-    let file = match shared.at_disk(move || RangeFile::try_open(&place)).await {
+    let file = match caller.at_disk(move || RangeFile::try_open(&place)).await {
         Ok(file) => Arc::new(file),
         Err(error) => return reply::trouble(&error),
     };
@@ -73,7 +73,7 @@ pub(crate) async fn file(
         true => Body::whole(String::new()),
         false => {
             let (pieces, body) = Body::pieces();
-            tokio::task::spawn_local(send(shared.clone(), file, parts, pieces));
+            tokio::task::spawn_local(send(caller.clone(), file, parts, pieces));
             body
         }
     };
@@ -117,7 +117,7 @@ fn multipart(ranges: Vec<Range<u64>>, size: u64, boundary: &str) -> Vec<Part> {
     parts
 }
 
-async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, pieces: Pieces) {
+async fn send(caller: Caller, file: Arc<RangeFile>, parts: Vec<Part>, pieces: Pieces) {
     for part in parts {
         let range = match part {
             Part::Text(text) => {
@@ -131,7 +131,7 @@ async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, piece
         let mut start = range.start;
         while start < range.end && pieces.has_room().await {
             let (file, len) = (file.clone(), (range.end - start).min(PIECE));
-            let read = shared.at_disk(move || {
+            let read = caller.at_disk(move || {
                 let mut bytes = vec![0; len as usize];
                 let read = file.read(start, &mut bytes);
                 read.map(|()| bytes).map_err(|error| io::Error::other(error.what))
@@ -150,7 +150,7 @@ async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, piece
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::tests::shared;
+    use crate::shared::tests::{caller, shared};
 
     #[tokio::test]
     async fn the_status_of_a_file_that_cannot_be_opened_has_the_reason() {
@@ -160,7 +160,7 @@ mod tests {
         let shared = shared(top.path());
         for (name, status) in [("missing", 404), ("loop", 404), ("", 409), ("socket", 500)] {
             let place = Place::Ambient(top.path().join(name));
-            let reply = file(&shared, place, &HeaderMap::new(), false).await;
+            let reply = file(&caller(&shared, 1), place, &HeaderMap::new(), false).await;
             assert_eq!(reply.status(), status, "{name}");
         }
     }

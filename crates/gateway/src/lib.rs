@@ -22,6 +22,7 @@ mod answer;
 mod body;
 mod change;
 mod condition;
+mod disk;
 mod error;
 mod folder;
 mod gateway;

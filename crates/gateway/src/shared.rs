@@ -2,27 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use longhaul_files::{Place, Root};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
+use crate::disk::Disk;
 use crate::tokens::{Right, Token, Tokens};
 use crate::traffic::Traffic;
 
-/// Maximum number of concurrent disk accesses.
-const AT_DISK: usize = 16;
-/// Maximum number of concurrent listings.
-const LISTINGS: usize = 16;
 /// Number of locks of names. While a disk hangs, a request keeps its lock; the more locks there
 /// are, the fewer other names wait for it.
 const NAMING: usize = 64;
-/// How long a listing waits while [`LISTINGS`] others run.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals, and of disconnected clients, that are reported in a minute.
 const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -75,8 +67,7 @@ pub(crate) struct Shared {
     read_only: bool,
     /// Locks of names: each name has one of them.
     naming: Vec<Arc<Mutex<()>>>,
-    disk: Arc<Semaphore>,
-    listings: Arc<Semaphore>,
+    pub(crate) disk: Disk,
     refusals: Mutex<Minute>,
     disconnections: Mutex<Minute>,
     idle: Duration,
@@ -118,8 +109,7 @@ impl Shared {
             public,
             read_only,
             naming: (0..NAMING).map(|_| Arc::default()).collect(),
-            disk: Arc::new(Semaphore::new(AT_DISK)),
-            listings: Arc::new(Semaphore::new(LISTINGS)),
+            disk: Disk::new(),
             refusals: Mutex::new(Minute::starting(Instant::now())),
             disconnections: Mutex::new(Minute::starting(Instant::now())),
             idle,
@@ -188,22 +178,6 @@ impl Shared {
         let numbers = BTreeSet::from(places.map(number));
         numbers.into_iter().map(|number| self.naming[number].clone()).collect()
     }
-
-    pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {
-        timeout(PATIENCE, self.listings.clone().acquire_owned()).await.ok()?.ok()
-    }
-
-    pub(crate) async fn at_disk<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> io::Result<T> + Send + 'static,
-    ) -> io::Result<T> {
-        let disk = self.disk.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let done = tokio::task::spawn_blocking(move || {
-            let _disk = disk;
-            work()
-        });
-        done.await.unwrap_or_else(|ended| Err(io::Error::other(ended)))
-    }
 }
 
 /// Returns the number of a name's lock.
@@ -216,11 +190,17 @@ fn number(place: &Place) -> usize {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::disk::Caller;
 
     /// A public, writable gateway for the folder `top`, without a log.
     pub(crate) fn shared(top: &std::path::Path) -> Arc<Shared> {
         let root = Root::open(top).unwrap();
         Arc::new(Shared::new(root, Vec::new(), (true, false), MINUTE, |_| {}))
+    }
+
+    /// A request to that gateway from the last number of an address.
+    pub(crate) fn caller(shared: &Arc<Shared>, address: u8) -> Caller {
+        Caller::new(shared.clone(), [192, 0, 2, address].into(), None)
     }
 
     pub(crate) fn record(

@@ -9,7 +9,7 @@
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
 //!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
 //!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
-//!   transfers from `live`). `disk_permits` limits the disk accesses of `reading` for each client.
+//!   transfers from `live`).
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves the one client whose
 //!   ssh started the process.
 //! - `events` are the server's reports; `refusals` limits the reports about refused clients.
@@ -19,7 +19,6 @@ mod below;
 mod channeling;
 mod closing;
 mod copying;
-mod disk_permits;
 mod dispatch;
 mod door;
 mod events;

@@ -16,7 +16,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Server;
-use super::disk_permits::DiskPermits;
 use super::dispatch::first;
 use super::door::Access;
 use super::events::{Moved, ServedClient};
@@ -27,7 +26,7 @@ use crate::control::file::{
 use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Service, Session, allow};
 use longhaul_files::digest::Digest;
-use longhaul_files::{ChunkValues, RangeFile, Uncached};
+use longhaul_files::{ChunkValues, DiskPermits, RangeFile, Uncached};
 use longhaul_proto::time::Span;
 
 /// Maximum number of open files of all clients together.
@@ -39,6 +38,8 @@ const MOST_OF_ONE: usize = 64;
 const BULK: usize = 8;
 /// Maximum number of cached chunk hashes, enough for 64 GiB of files.
 const VALUES: usize = 64 << 10;
+/// Maximum number of concurrent disk accesses.
+const AT_DISK: usize = 16;
 /// Interval of signs of life while the disk is slow.
 const SIGN: Duration = Duration::from_secs(5);
 /// Timeout for a client that does not read.
@@ -47,7 +48,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 pub(super) struct Reading {
     server: Rc<Server>,
     open: Rc<RefCell<HashMap<PeerId, usize>>>,
-    disk: DiskPermits,
+    disk: DiskPermits<PeerId>,
     bulk: Arc<Semaphore>,
     values: Arc<ChunkValues>,
 }
@@ -113,7 +114,7 @@ impl Reading {
         Reading {
             server,
             open: Rc::default(),
-            disk: DiskPermits::new(),
+            disk: DiskPermits::new(AT_DISK),
             bulk: Arc::new(Semaphore::new(BULK)),
             values: Arc::new(ChunkValues::new(VALUES)),
         }
