@@ -5,7 +5,7 @@
 //! control stream. A session ends after 30 s of silence. A sender that keeps its session alive and
 //! sends no digest for twice that time is broken, or wants to occupy the memory.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
@@ -22,43 +22,40 @@ pub(super) struct MissingDigests {
     checked: Instant,
     /// The time since the start, without pauses of this host.
     waited: Duration,
-    /// Chunks that had to wait, each with the value of `waited` at the start of the wait. Includes
-    /// chunks that no longer wait.
-    begun: VecDeque<(Duration, u64)>,
+    /// Chunks that had to wait, each with the value of `waited` at the start of its last wait.
+    /// Includes chunks that no longer wait.
+    begun: BTreeMap<u64, Duration>,
 }
 
 impl MissingDigests {
     pub(super) fn new(patience: Duration) -> MissingDigests {
         let (checked, waited) = (Instant::now(), Duration::ZERO);
-        MissingDigests { patience, checked, waited, begun: VecDeque::new() }
+        MissingDigests { patience, checked, waited, begun: BTreeMap::new() }
     }
 
     pub(super) fn begin(&mut self, chunk: u64) {
-        self.begun.push_back((self.waited, chunk));
+        self.begun.insert(chunk, self.waited);
     }
 
     /// Checks which chunks still wait, according to `waits`; to be called several times a second.
     pub(super) fn judge(&mut self, now: Instant, waits: impl Fn(u64) -> bool) -> Result<(), Error> {
         self.waited += now.saturating_duration_since(self.checked).min(MOST_COUNTED);
         self.checked = now;
-        while let Some((since, chunk)) = self.begun.front().copied() {
-            if !waits(chunk) {
-                self.begun.pop_front();
-                continue;
-            }
-            if self.waited - since <= self.patience {
-                break;
-            }
-            let count = self.begun.iter().filter(|(_, chunk)| waits(*chunk)).count();
-            let what = format!(
-                "cannot verify {count} chunks of 1 MiB: the other side has \
-                 not sent their digests; the longest wait is {} s, for chunk {chunk}",
-                self.patience.as_secs()
-            );
-            let error = Error::new(ErrorKind::Verification, what);
-            return Err(error.advise("use the same release of longhaul on both sides"));
+        self.begun.retain(|&chunk, _| waits(chunk));
+        let Some((&chunk, &since)) = self.begun.iter().min_by_key(|(_, since)| **since) else {
+            return Ok(());
+        };
+        if self.waited - since <= self.patience {
+            return Ok(());
         }
-        Ok(())
+        let count = self.begun.len();
+        let what = format!(
+            "cannot verify {count} chunks of 1 MiB: the other side has \
+             not sent their digests; the longest wait is {} s, for chunk {chunk}",
+            self.patience.as_secs()
+        );
+        let error = Error::new(ErrorKind::Verification, what);
+        Err(error.advise("use the same release of longhaul on both sides"))
     }
 }
 
@@ -97,6 +94,17 @@ mod tests {
             assert!(!waits_too_long(&mut missing_digests, 30, &[chunk]), "chunk {chunk}");
         }
         assert!(!waits_too_long(&mut missing_digests, 600, &[]));
+    }
+
+    #[test]
+    fn a_chunk_that_waits_again_has_a_new_time() {
+        let mut missing_digests = MissingDigests::new(PATIENCE);
+        (0..2).for_each(|chunk| missing_digests.begin(chunk));
+        // Chunk 1 gets its digest during this time, fails verification, and arrives again.
+        assert!(!waits_too_long(&mut missing_digests, 40, &[0]));
+        missing_digests.begin(1);
+        assert!(!waits_too_long(&mut missing_digests, 59, &[1]));
+        assert!(waits_too_long(&mut missing_digests, 2, &[1]));
     }
 
     #[test]
