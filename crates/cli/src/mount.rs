@@ -44,7 +44,7 @@ pub(crate) struct MountArgs {
     path: Location,
     /// An empty folder on this host
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    mount_point: PathBuf,
     /// Limit of file content in memory, at least 8Mi
     #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = parse_bytes)]
     cache: Bytes,
@@ -88,15 +88,15 @@ fn start(
         reach: args.reach.options(),
     };
     let warn = |warning: String| console::warn(plain::text(&warning));
-    let mount = Mount::start(&client, &args.path, &args.dir, &options, cancel, warn)?;
+    let mount = Mount::start(&client, &args.path, &args.mount_point, &options, cancel, warn)?;
     if args.json {
-        let dir = args.dir.display().to_string();
+        let dir = args.mount_point.display().to_string();
         console::out(json!({"event": "mounted", "source": args.path.to_string(), "path": dir}));
     } else {
         console::note(format!(
             "{} is mounted on {}; Ctrl-C unmounts",
             plain::text(&args.path.to_string()),
-            plain::path(&args.dir)
+            plain::path(&args.mount_point)
         ));
     }
     while !mount.ended(TICK)? {

@@ -5,13 +5,13 @@ use clap::parser::ValueSource;
 
 use crate::config::Setting;
 
-/// Positional arguments, switches that no configuration file can set, and `doctor --dir`.
+/// Positional arguments, and switches that no configuration file can set.
 const NOT_SHOWN: [&str; 13] = [
     "locations",
     "path",
     "paths",
     "places",
-    "dir",
+    "mount_point",
     "host",
     "url",
     "value",

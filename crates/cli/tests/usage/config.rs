@@ -64,6 +64,15 @@ fn the_defaults_are_shown_with_their_lines() {
 }
 
 #[test]
+fn a_positional_argument_is_not_shown_and_a_flag_of_the_same_meaning_is() {
+    let (run, _folder) = with("", &["doctor", "--show-config", "--dir", "/data"]);
+    assert!(run.stdout.lines().any(|line| line == "--dir=/data  # flag"), "{}", run.stdout);
+    let (run, _folder) = with("", &["mount", "--show-config", "lh://dtn/x", "/data"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    assert!(!run.stdout.contains("/data"), "{}", run.stdout);
+}
+
+#[test]
 fn flags_override_the_host_section_which_overrides_cp_which_overrides_the_defaults() {
     let text = "[cp]\nrate = \"1M\"\nmemory = \"64Mi\"\nstall = \"9s\"\nexclude = [\"a\"]\n\
                 [host.dtn]\nrate = \"2M\"\nmemory = \"128Mi\"\nremote-path = \"/opt/lh\"\n\
