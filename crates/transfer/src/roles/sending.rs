@@ -343,8 +343,10 @@ impl Running<'_, '_> {
         if self.repeats >= MAX_REPEATS {
             let count: u64 = failed.iter().map(|range| range.end - range.start).sum();
             let times = MAX_REPEATS + 1;
-            let what =
-                format!("chunks failed verification {times} times ({count} in the last pass)");
+            let what = format!(
+                "chunks failed verification, or a sync of their files failed, {times} times \
+                 ({count} chunks in the last pass)"
+            );
             let error = Error::new(ErrorKind::Verification, what);
             return Err(End::Fatal(error.advise("check the memory and the disk of both hosts")));
         }
