@@ -12,7 +12,7 @@
 //!   in a folder.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
-//!   resumes, names. [`watch`]: progress of long work. [`DiskPermits`]: shared by a server's clients.
+//!   resumes, names. [`watch`]: progress of long work. [`DiskPermits`]: disk accesses for clients.
 //!
 //! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the destination
 //! and returns a [`Plan`]: the chunks that exist, and those that the source must compare.

@@ -14,8 +14,8 @@ use longhaul_files::list::NameKind;
 use longhaul_files::{Place, Root};
 
 use crate::accept::Answers;
+use crate::caller::Caller;
 use crate::condition;
-use crate::disk::Caller;
 use crate::reply::{self, Reply};
 use crate::shared::{AccessRecord, Shared};
 use crate::tokens::{Right, bearer};

@@ -12,8 +12,8 @@ use longhaul_files::list::NameKind;
 use longhaul_files::{Place, RangeFile};
 use tokio::time::timeout;
 
+use crate::caller::Caller;
 use crate::condition::{self, Judged, Version};
-use crate::disk::Caller;
 use crate::reply::{self, Reply};
 
 /// Bytes of a body to collect before a write.
@@ -218,7 +218,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::shared::tests::{caller, shared};
+    use crate::caller::tests::caller;
+    use crate::shared::tests::shared;
 
     #[test]
     fn a_move_judges_the_source_only_while_no_other_request_changes_it() {

@@ -11,8 +11,9 @@ use longhaul_files::{DiskPermit, Place, list};
 use tokio::runtime::Handle;
 
 use crate::body::{Body, Pieces};
+use crate::caller::Caller;
 use crate::condition::{self, at};
-use crate::disk::{Caller, Client};
+use crate::disk::Client;
 use crate::reply::{self, Reply};
 use crate::url;
 

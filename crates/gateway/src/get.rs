@@ -9,8 +9,8 @@ use hyper::{Response, StatusCode};
 use longhaul_files::{Place, RangeFile};
 
 use crate::body::{Body, Pieces};
+use crate::caller::Caller;
 use crate::condition::{self, Judged, Version};
-use crate::disk::Caller;
 use crate::range::{self, Wanted};
 use crate::reply::{self, Reply};
 
@@ -150,7 +150,8 @@ async fn send(caller: Caller, file: Arc<RangeFile>, parts: Vec<Part>, pieces: Pi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::tests::{caller, shared};
+    use crate::caller::tests::caller;
+    use crate::shared::tests::shared;
 
     #[tokio::test]
     async fn the_status_of_a_file_that_cannot_be_opened_has_the_reason() {

@@ -190,17 +190,11 @@ fn number(place: &Place) -> usize {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::disk::Caller;
 
     /// A public, writable gateway for the folder `top`, without a log.
     pub(crate) fn shared(top: &std::path::Path) -> Arc<Shared> {
         let root = Root::open(top).unwrap();
         Arc::new(Shared::new(root, Vec::new(), (true, false), MINUTE, |_| {}))
-    }
-
-    /// A request to that gateway from the last number of an address.
-    pub(crate) fn caller(shared: &Arc<Shared>, address: u8) -> Caller {
-        Caller::new(shared.clone(), [192, 0, 2, address].into(), None)
     }
 
     pub(crate) fn record(
