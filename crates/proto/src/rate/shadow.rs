@@ -18,7 +18,9 @@
 //!   down. If our share was also less than a fair share, the window then grows beyond its old size,
 //!   up to a little more than a fair share of the bandwidth-delay product. For some round trips the
 //!   window keeps that share: it grows with the queue, and losses do not shrink it below that
-//!   share.
+//!   share. Beside BBR, which does not slow down for loss, CUBIC's window would starve. BBR empties
+//!   the queue at least every ten seconds, to measure the round-trip time. Flows that have not done
+//!   so for longer are not BBR, and then the window does not grow beyond its old size.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.
@@ -92,6 +94,9 @@ const BACK_TO: f64 = 1.6;
 const MAKES_UP: f64 = 1.1;
 /// For this many round trips the window then keeps its share of the path.
 const HELD: f64 = 6.0;
+/// It does not rise if the path has had a queue for this many seconds: BBR's ProbeRTT would have
+/// emptied the queue (draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.5).
+const PROBES_RTT: f64 = 12.0;
 /// While no window is in use, a queue is drained at this share of the capacity.
 const DRAINS: f64 = 0.97;
 /// The capacity is the median of the last trains, of which at most this many count.
@@ -152,6 +157,8 @@ pub(crate) struct Shadow {
     /// [`Shadow::cap`] after the last report that left no windows in use.
     capped: Rate,
     shared_at: Time,
+    /// When the path last had no queue, or no window was in use.
+    drained: Time,
     /// The shadow window's rate, in bits a second.
     rate: f64,
     drain: f64,
@@ -257,6 +264,7 @@ impl Shadow {
             has_queue: false,
             capped: Rate::from_bps_f64(f64::INFINITY),
             shared_at: Time::ZERO,
+            drained: Time::ZERO,
             rate: 0.0,
             drain: f64::INFINITY,
             reported: Time::ZERO,
@@ -404,6 +412,9 @@ impl Shadow {
         if is_shared {
             self.shared_at = now;
         }
+        if !self.has_queue || self.windows.is_none() {
+            self.drained = now;
+        }
         if self.windows.is_none() {
             if self.enters(is_shared) {
                 self.enter(now, lossless * long / self.datagram);
@@ -467,7 +478,8 @@ impl Shadow {
             && now.since(at).as_secs_f64() > long * JUDGED_AFTER
         {
             self.judged = None;
-            if part < fair && self.part < part * UNYIELDING {
+            let may_be_bbr = now.since(self.drained).as_secs_f64() < PROBES_RTT;
+            if may_be_bbr && part < fair && self.part < part * UNYIELDING {
                 let until = now + Span::from_secs_f64(long * HELD);
                 self.held = (until, (size / whole * BACK_TO).min(fair * MAKES_UP));
             }

@@ -18,7 +18,10 @@
 //!    its rate, the sender sends more: if more arrives, the path loses that share at any rate. In
 //!    all other cases the sender reduces its rate to a little below the delivery rate. If we caused
 //!    the loss, the loss stops and as much arrives as before; if the path loses that share anyway,
-//!    less arrives. On a lossy path a short dip repeats this check from time to time.
+//!    less arrives. On a lossy path a short dip repeats this check from time to time. Two losses are
+//!    no overload of the path. After an outage (more than half was lost, and then almost nothing)
+//!    the rate returns to its old value. A sender that was late catches up, which may overfill a
+//!    short queue; the rate then stays near the highest rate that lately arrived ([`proven`]).
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
 //! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles,
@@ -27,8 +30,10 @@
 //! bursts. The receiver's drain rate and the user's limit cap the rate.
 
 mod measure;
+mod proven;
 
 use self::measure::{Ceiling, Epoch, MIN_QUEUE, Measure, Snapshot, fills};
+use self::proven::Proven;
 use super::asked::Asked;
 use super::departures::Departures;
 use super::jitter::Jitter;
@@ -95,6 +100,11 @@ const JUMP: f64 = 4.0;
 /// While the controller is `blind`, each clean epoch adds this to the factor, up to [`FASTEST`].
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
+/// If more than this share of an epoch was lost, and nothing is lost at a little less than half the
+/// rate, the path had an outage.
+const OUTAGE: f64 = 0.5;
+/// A loss may come from a late sender if the sender was late in this epoch or in the one before.
+const LATE_EPOCHS: u32 = 2;
 /// Number of epochs for which a ceiling is believed. Also the number of epochs between checks of
 /// the path's own loss.
 const BELIEF: u32 = 16;
@@ -126,6 +136,9 @@ pub(crate) struct Trains {
     mode: Mode,
     epoch: Epoch,
     ceiling: Option<Ceiling>,
+    proven: Proven,
+    /// For how many more epochs a loss may come from a sender that was late.
+    late: u32,
     /// Epochs since the path's own loss was last checked.
     unchecked: u32,
     /// Whether bursts are short, because longer ones overfill a short queue on the path.
@@ -185,6 +198,8 @@ impl Trains {
             mode: Mode::Start,
             epoch: Epoch { from: 0, start: None, last: None },
             ceiling: None,
+            proven: Proven::default(),
+            late: 0,
             unchecked: 0,
             is_smooth: false,
             was_smoothed: false,
@@ -201,7 +216,7 @@ impl Trains {
     pub(super) fn resume(&mut self, rate: f64) {
         self.is_smooth &= !matches!(self.mode, Mode::Smooth(_));
         (self.mode, self.ceiling, self.pool) = (Mode::Up, None, Pool::default());
-        self.jitter = Jitter::default();
+        (self.jitter, self.proven) = (Jitter::default(), Proven::default());
         (self.blind, self.bounded, self.unchecked) = (false, true, 0);
         self.set_rate(rate);
     }
@@ -232,6 +247,11 @@ impl Trains {
     /// The rate that the last trains showed, in bits a second.
     fn shown(&self) -> Option<f64> {
         self.pool.rate(self.datagram)
+    }
+
+    /// A little less than the sending rate at which the rate that the trains showed arrives.
+    fn below_trains(&self) -> Option<f64> {
+        self.shown().map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW)
     }
 
     /// At the end of the first epoch, decides whether jitter may have spoiled the first train.
@@ -335,6 +355,14 @@ impl Trains {
         (measure.delivered / (1.0 - self.loss.min(0.9))).max(measure.rate / 2.0).min(measure.rate)
     }
 
+    /// The capacity that an epoch with excess loss shows. A sender that was late catches up, and may
+    /// overfill a short queue. Then the rate that lately arrived counts too.
+    fn top(&self, measure: &Measure) -> f64 {
+        let proven = if self.late > 0 { self.proven.rate() } else { 0.0 };
+        let proven = proven / (1.0 - self.loss.min(0.9));
+        self.capacity(measure).max(proven).min(measure.rate)
+    }
+
     fn up(&mut self, measure: &Measure) {
         self.doubt();
         if measure.queued {
@@ -352,10 +380,11 @@ impl Trains {
                 self.set_rate(measure.rate * TRIED);
             } else {
                 self.mode = Mode::Check(*measure);
-                self.set_rate(self.capacity(measure) * BELOW);
+                self.set_rate(self.top(measure) * BELOW);
             }
             return;
         }
+        self.proven.note(measure);
         // Above a ceiling, slowly rising loss is our own, so it is not learned.
         if self.ceiling.is_none_or(|ceiling| measure.rate <= ceiling.rate) {
             self.learn(measure);
@@ -383,7 +412,7 @@ impl Trains {
 
     /// Lowers the rate because we fill the path's queue: the arrival rate is the capacity.
     fn drain_queue(&mut self, measure: &Measure) {
-        self.mode = Mode::Up;
+        (self.mode, self.proven) = (Mode::Up, Proven::default());
         self.unchecked = 0;
         // While the path's own loss is unknown, the lost datagrams count as if they had arrived.
         let is_new = measure.is_stretched() && self.seen == 0.0;
@@ -410,6 +439,9 @@ impl Trains {
             if measure.left > top * REFUTED {
                 // The supposed ceiling was a stall, or no longer exists.
                 self.ceiling = None;
+                if let Some(shown) = self.below_trains().filter(|shown| *shown > measure.left) {
+                    return shown.min(rate * CAREFUL);
+                }
                 (self.blind, self.growth) = (true, CAREFUL);
             } else if epochs == 0 {
                 self.ceiling = None;
@@ -426,8 +458,7 @@ impl Trains {
             self.growth = (growth + FASTER).min(FASTEST);
             return rate * growth;
         }
-        let shown = self.shown().map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
-        match shown {
+        match self.below_trains() {
             Some(shown) if shown > rate * 1.05 && self.is_guess() => {
                 shown.clamp(rate * CAREFUL, rate * JUMP)
             }
@@ -451,7 +482,7 @@ impl Trains {
             self.set_rate(before.rate);
             return;
         }
-        let top = self.capacity(before);
+        let top = self.top(before);
         self.set_ceiling(top);
         self.set_rate(top * BELOW);
     }
@@ -498,6 +529,9 @@ impl Trains {
         let less = fell < slowed * 0.9;
         if measure.queued {
             self.drain_queue(measure);
+        } else if before.loss > OUTAGE && !less && !is {
+            // An overload with such a loss would have lasted at half the rate.
+            self.set_rate(before.rate * BELOW);
         } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
             // Less was sent and less arrived: the path loses that share at any rate.
             self.seen = 0.0;
@@ -507,7 +541,10 @@ impl Trains {
         } else if less || is {
             // The rate is still too high, or the path has become slower meanwhile: no result.
             self.mode = Mode::Check(*measure);
-            self.set_rate(self.capacity(measure) * BELOW);
+            if self.late == 0 {
+                self.proven = Proven::default();
+            }
+            self.set_rate(self.top(measure) * BELOW);
         } else {
             self.seen = 0.0;
             self.learn(measure);
@@ -577,6 +614,7 @@ impl RateController for Trains {
             return;
         }
         let Some(measure) = self.measure(feedback) else { return };
+        self.late = if measure.is_late() { LATE_EPOCHS } else { self.late.saturating_sub(1) };
         match self.mode {
             Mode::Start => {}
             Mode::Up => self.up(&measure),

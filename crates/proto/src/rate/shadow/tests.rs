@@ -379,6 +379,36 @@ fn others_yield_if_our_part_falls_to_nine_tenths_and_a_fair_share_never_grows_ba
 }
 
 #[test]
+fn beside_flows_that_kept_a_queue_for_twelve_seconds_no_window_grows_back() {
+    let later = |drained: f64| {
+        let mut shadow = shadow();
+        shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
+        (shadow.part, shadow.drained) = (0.3, at(drained));
+        shadow.resize(at(20.0), 1, 0.1, 1_000.0);
+        shadow.part = 0.21;
+        shadow.resize(at(20.3), 0, 0.1, 1_000.0);
+        windows(&shadow)
+    };
+    is(later(8.31), 480.0);
+    is(later(8.3), 210.0);
+}
+
+#[test]
+fn a_round_without_a_queue_or_without_a_window_counts_as_drained() {
+    let mut shadow = shadow();
+    let drained = |shadow: &mut Shadow, secs, queue| {
+        shadow.on_round(at(secs), 0.1, &round(0.5, queue));
+        shadow.drained
+    };
+    assert_eq!(drained(&mut shadow, 1.0, 0.05), at(1.0));
+    assert_eq!(drained(&mut shadow, 1.1, 0.0), at(1.1));
+    shadow.windows = Some(Windows::new(at(1.1), 300.0, 1, false));
+    assert_eq!(drained(&mut shadow, 1.2, 0.05), at(1.1));
+    assert_eq!(drained(&mut shadow, 1.3, 0.0), at(1.3));
+    assert_eq!(drained(&mut shadow, 1.4, 0.05), at(1.3));
+}
+
+#[test]
 fn after_six_round_trips_a_loss_lowers_the_window_again() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));

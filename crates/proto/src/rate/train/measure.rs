@@ -14,6 +14,8 @@ const CLEAN: f64 = 0.98;
 const CLEAN_LOSS: f64 = 0.005;
 /// A sender uses its rate if it reaches more than this share of it.
 const USED: f64 = 0.9;
+/// A sender is late if it reaches less than this share of its rate.
+const LATE: f64 = 0.97;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
@@ -52,6 +54,10 @@ pub(super) struct Measure {
 impl Measure {
     pub(super) fn is_used(&self) -> bool {
         self.left > self.rate * USED
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.left < self.rate * LATE
     }
 
     pub(super) fn is_stretched(&self) -> bool {

@@ -291,6 +291,66 @@ fn the_capacity_adds_the_paths_own_loss_within_half_and_all_of_the_rate() {
 }
 
 #[test]
+fn after_a_late_senders_loss_the_rate_stays_near_the_rate_that_lately_arrived() {
+    let lossy = delivering(104.0, 60.0);
+    let (mut punctual, mut late) = (proven(100.0, 0), proven(100.0, 1));
+    punctual.up(&lossy);
+    near(punctual.rate / MBPS, 58.2);
+    late.up(&lossy);
+    assert_eq!(late.mode, Mode::Check(lossy));
+    near(late.rate / MBPS, 97.0);
+    late.check(&lossy, &epoch(97.0, 0.0));
+    near(late.ceiling.expect("it is set").rate / MBPS, 100.0);
+    near(late.rate / MBPS, 97.0);
+}
+
+#[test]
+fn a_second_loss_of_a_punctual_sender_refutes_the_rate_that_lately_arrived() {
+    let (lossy, again) = (delivering(104.0, 60.0), delivering(97.0, 60.0));
+    let after = |late| {
+        let mut trains = proven(100.0, late);
+        trains.check(&lossy, &again);
+        assert_eq!(trains.mode, Mode::Check(again));
+        (trains.rate / MBPS, trains.proven == Proven::default())
+    };
+    let ((late, late_is_refuted), (punctual, is_refuted)) = (after(1), after(0));
+    near(late, 94.09);
+    near(punctual, 58.2);
+    assert!(!late_is_refuted && is_refuted);
+}
+
+/// A controller to which `mbps` Mbit/s have just arrived, and whose sender counts as late for
+/// `late` more epochs.
+fn proven(mbps: f64, late: u32) -> Trains {
+    let mut trains = Trains { seen: 1_000.0, late, ..up() };
+    trains.up(&epoch(mbps, 0.0));
+    trains
+}
+
+#[test]
+fn a_sender_is_late_below_97_percent_of_its_rate() {
+    let is_late = |left: f64| Measure { left: left * MBPS, ..epoch(100.0, 0.0) }.is_late();
+    assert_eq!([is_late(97.0), is_late(96.9)], [false, true]);
+}
+
+#[test]
+fn after_an_outage_the_rate_returns() {
+    let before = delivering(100.0, 49.0);
+    let after = |before: &Measure, measure: &Measure| {
+        let mut trains = Trains { seen: 1_000.0, ..up() };
+        trains.check(before, measure);
+        (trains.mode, (trains.rate / MBPS * 1e6).round() / 1e6)
+    };
+    assert_eq!(after(&before, &epoch(48.5, 0.0)), (Mode::Up, 97.0));
+    // Still a loss: the path is overloaded.
+    let lossy = epoch(48.5, 0.1);
+    assert_eq!(after(&before, &lossy).0, Mode::Check(lossy));
+    // A loss of half the epoch may have been an overload.
+    let half = delivering(100.0, 50.0);
+    assert_eq!(after(&half, &epoch(48.5, 0.0)), (Mode::Up, 48.5));
+}
+
+#[test]
 fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
     let known = |measure: Measure, seen: f64| {
         let mut trains = Trains { unchecked: 5, seen, ..up() };
@@ -396,6 +456,23 @@ fn below_a_ceiling_the_rate_grows_in_steps_and_above_it_the_ceiling_is_refuted()
     near(refuted.higher(&epoch(107.1, 0.0)), 110.313 * MBPS);
     assert!(refuted.ceiling.is_none() && refuted.blind);
     near(refuted.higher(&epoch(100.0, 0.0)), 125.0 * MBPS);
+}
+
+#[test]
+fn after_a_refuted_ceiling_the_rate_rises_towards_a_rate_that_trains_showed() {
+    let next = |shown: f64| {
+        let mut trains = Trains { pool: shows(shown), ..with_ceiling(100.0) };
+        let rate = trains.higher(&epoch(110.0, 0.0)) / MBPS;
+        (rate, trains.ceiling.is_none(), trains.blind)
+    };
+    let (rate, gone, blind) = next(120.0);
+    near(rate, 116.4);
+    assert!(gone && !blind);
+    near(next(200.0).0, 137.5);
+    // Trains that show less than what has just arrived do not count.
+    let (rate, gone, blind) = next(110.0);
+    near(rate, 113.3);
+    assert!(gone && blind);
 }
 
 #[test]

@@ -1,0 +1,61 @@
+//! The highest rate that lately arrived without excess loss.
+//!
+//! A sender that was late for a moment catches up, and may overfill a short queue. Such a loss says
+//! nothing about the path's capacity, and less than the capacity arrives in that epoch.
+
+use super::BELIEF;
+use super::measure::Measure;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Proven {
+    rate: f64,
+    /// For how many more epochs the rate counts.
+    epochs: u32,
+}
+
+impl Proven {
+    /// Takes in an epoch without excess loss.
+    pub(super) fn note(&mut self, measure: &Measure) {
+        let rate = measure.delivered.min(measure.left);
+        self.epochs = self.epochs.saturating_sub(1);
+        if rate >= self.rate || self.epochs == 0 {
+            *self = Proven { rate, epochs: BELIEF };
+        }
+    }
+
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    fn note(proven: &mut Proven, left: f64, delivered: f64) -> f64 {
+        proven.note(&Measure {
+            rate: left,
+            left,
+            paced: delivered,
+            delivered,
+            loss: 0.0,
+            datagrams: 100.0,
+            queue: Span::ZERO,
+            queued: false,
+        });
+        proven.rate()
+    }
+
+    #[test]
+    fn the_highest_rate_of_16_epochs_counts_up_to_the_departure_rate() {
+        let mut proven = Proven::default();
+        assert_eq!(proven.rate(), 0.0);
+        assert_eq!(note(&mut proven, 9.0, 10.0), 9.0);
+        for _ in 1..16 {
+            assert_eq!(note(&mut proven, 8.0, 7.0), 9.0);
+        }
+        assert_eq!(note(&mut proven, 8.0, 6.0), 6.0);
+        assert_eq!(note(&mut proven, 8.0, 7.0), 7.0);
+    }
+}
