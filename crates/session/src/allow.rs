@@ -81,6 +81,14 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
     let (id, rest) = text.split_at(end);
     let id: PeerId = id.parse().map_err(|error| wrong(format!("{error}")))?;
     let rest = rest.strip_prefix(':').unwrap_or("rw");
+    if let Some((start, words)) = rest.split_once(',')
+        && mode(start).is_ok()
+    {
+        return Err(wrong(format!(
+            "the short form with `{start}` and services cannot be mixed; write \
+             `ID,files={start},{words}`"
+        )));
+    }
     let (word, folder) = match rest.split_once(':') {
         Some((word, folder)) => (word, Some(folder)),
         None => (rest, None),
@@ -338,6 +346,19 @@ mod tests {
             let why = "is not a mode; modes: ro, wo, rw; before a folder, write rw:";
             assert!(error.what.contains(why), "{tail}: {error}");
         }
+    }
+
+    #[test]
+    fn a_mode_of_the_short_form_before_services_is_refused_with_the_long_form() {
+        for (tail, long) in
+            [(":rw,stream=rw", "`ID,files=rw,stream=rw`"), (":RO,statuz", "`ID,files=RO,statuz`")]
+        {
+            let error = parse(&format!("{A}{tail}")).expect_err("mixed forms");
+            assert!(error.what.contains("cannot be mixed; write"), "{tail}: {error}");
+            assert!(error.what.contains(long), "{tail}: {error}");
+        }
+        let folder = parse(&format!("{A}:rw:rw,stream=rw"));
+        assert_eq!(folder, Ok(allow(true, true, Some("rw,stream=rw"))));
     }
 
     #[test]

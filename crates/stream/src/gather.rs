@@ -3,7 +3,7 @@
 //! restores originals. A payload (frames sent together) counts as one frame here.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_net::clock::{self, Time};
@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::announcer::Announcer;
 use crate::messages::Again;
+use crate::queue::Outlet;
 use crate::terms::{Phase, Terms, keys};
 
 /// Maximum bytes of the originals of undelivered frames. Their repairs take at most as much again.
@@ -108,7 +109,11 @@ struct Run {
 pub(crate) struct Gathering {
     run: Option<Run>,
     meter: Meter,
-    out: SyncSender<Gathered>,
+    out: Outlet<Gathered>,
+    /// Whether the queue had room when the present delivery began. Frames that wait for an earlier
+    /// one become due together: the reader is not too slow for them, and they take no memory in
+    /// addition to that of incomplete frames.
+    has_room: bool,
     /// Missing frames still to be reported, as in `Gap`.
     owed: Option<(u32, u32, u32)>,
     begun: bool,
@@ -125,11 +130,12 @@ pub(crate) fn lock(shared: &Shared) -> MutexGuard<'_, Gathering> {
 }
 
 impl Gathering {
-    pub(crate) fn new(out: SyncSender<Gathered>) -> Shared {
+    pub(crate) fn new(out: Outlet<Gathered>) -> Shared {
         Arc::new(Mutex::new(Gathering {
             run: None,
             meter: Meter::new(Span::from_secs(1)),
             out,
+            has_room: true,
             owed: None,
             begun: false,
             ended: false,
@@ -211,6 +217,7 @@ impl Gathering {
     /// Sends the restoring thread all that is due.
     fn deliver(&mut self) {
         let now = clock::now();
+        self.has_room = self.out.has_room();
         self.settle();
         while let Some(run) = &mut self.run {
             let delivery = match run.core.poll(now) {
@@ -256,14 +263,10 @@ impl Gathering {
     fn hand_over(&mut self, frame: Frame) {
         self.settle();
         let number = frame.number;
-        if self.owed.is_some() || self.begun {
+        if !self.has_room {
             return self.owe(number, number, 1);
         }
-        match self.out.try_send(Gathered::Whole(frame)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => self.owe(number, number, 1),
-            Err(TrySendError::Disconnected(_)) => self.over = true,
-        }
+        self.over |= !self.out.send(Gathered::Whole(frame));
     }
 
     fn owe(&mut self, first: u32, last: u32, unread: u32) {
@@ -273,7 +276,7 @@ impl Gathering {
 
     /// Sends the reports that had no room.
     fn settle(&mut self) {
-        while !self.over {
+        while self.has_room && !self.over {
             let input = match (self.begun, self.owed, self.ended) {
                 (true, ..) => {
                     let Some(run) = &self.run else { return };
@@ -283,12 +286,10 @@ impl Gathering {
                 (_, None, true) => Gathered::Ended,
                 _ => return,
             };
-            let sent = self.out.try_send(input);
-            match sent {
-                Ok(()) if self.begun => self.begun = false,
-                Ok(()) if self.owed.is_some() => self.owed = None,
-                Ok(()) | Err(TrySendError::Disconnected(_)) => self.over = true,
-                Err(TrySendError::Full(_)) => return,
+            match self.out.send(input) {
+                true if self.begun => self.begun = false,
+                true if self.owed.is_some() => self.owed = None,
+                _ => self.over = true,
             }
         }
     }
@@ -365,33 +366,62 @@ impl FlowSink for Gather {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::sync_channel;
-
     use super::*;
+    use crate::queue::{Inlet, queue};
 
-    #[test]
-    fn the_last_frame_is_passed_on_before_an_end_that_overtook_it() {
-        let (out, gathered) = sync_channel(8);
+    /// A running stream of frames of 150 bytes, in symbols of 100.
+    fn live() -> (Shared, Inlet<Gathered>) {
+        let (out, gathered) = queue();
         let shared = Gathering::new(out);
-        let mut gathering = lock(&shared);
-        let (now, deadline) = (clock::now(), Span::from_secs(60));
+        let deadline = Span::from_secs(60);
         let terms = Terms { symbol: 100, frame: 150, per_second: 1.0, deadline, group: 1 };
         let (epoch, sender, frame) = (1, Span::ZERO, 0);
         let live = Phase::Live { run: 1, epoch, terms, sender, frame };
-        gathering.on_phase(now, &live, Span::ZERO);
-        let symbol = |gathering: &mut Gathering, index, len| {
-            let head = Head { frame: 0, index, repairs: 0, length: 150, skipped: 0, at: 0 };
-            let payload = [&head.encode()[..], &vec![7; len]].concat();
-            gathering.take(now, index.into(), head.block(), &payload);
-            gathering.deliver();
-        };
-        symbol(&mut gathering, 0, 100);
-        gathering.on_phase(now, &Phase::Ended(1), Span::ZERO);
+        lock(&shared).on_phase(clock::now(), &live, Span::ZERO);
+        assert!(matches!(gathered.next(), Some(Gathered::Begun(_))));
+        (shared, gathered)
+    }
+
+    fn symbol(gathering: &mut Gathering, frame: u32, index: u16) {
+        let head = Head { frame, index, repairs: 0, length: 150, skipped: 0, at: 0 };
+        let payload = [&head.encode()[..], &vec![7; if index == 0 { 100 } else { 50 }]].concat();
+        let number = u64::from(frame) * 2 + u64::from(index);
+        gathering.take(clock::now(), number, head.block(), &payload);
+        gathering.deliver();
+    }
+
+    #[test]
+    fn the_last_frame_is_passed_on_before_an_end_that_overtook_it() {
+        let (shared, gathered) = live();
+        let mut gathering = lock(&shared);
+        symbol(&mut gathering, 0, 0);
+        gathering.on_phase(clock::now(), &Phase::Ended(1), Span::ZERO);
         assert!(!gathering.is_over());
-        symbol(&mut gathering, 1, 50);
-        assert!(matches!(gathered.try_recv(), Ok(Gathered::Begun(_))));
-        assert!(matches!(gathered.try_recv(), Ok(Gathered::Whole(frame)) if frame.number == 0));
-        assert!(matches!(gathered.try_recv(), Ok(Gathered::Ended)));
+        symbol(&mut gathering, 0, 1);
+        assert!(matches!(gathered.next(), Some(Gathered::Whole(frame)) if frame.number == 0));
+        assert!(matches!(gathered.next(), Some(Gathered::Ended)));
         assert!(gathering.is_over());
+    }
+
+    #[test]
+    fn an_idle_reader_gets_all_frames_that_waited_for_an_earlier_one_and_a_slow_one_a_report() {
+        let (shared, gathered) = live();
+        let mut gathering = lock(&shared);
+        symbol(&mut gathering, 0, 0);
+        for frame in 1..20 {
+            symbol(&mut gathering, frame, 0);
+            symbol(&mut gathering, frame, 1);
+        }
+        symbol(&mut gathering, 0, 1);
+        for frame in 20..23 {
+            symbol(&mut gathering, frame, 0);
+            symbol(&mut gathering, frame, 1);
+        }
+        for number in 0..20 {
+            let next = gathered.next();
+            assert!(matches!(next, Some(Gathered::Whole(frame)) if frame.number == number));
+        }
+        gathering.deliver();
+        assert!(matches!(gathered.next(), Some(Gathered::Gap(20, 22, 3))));
     }
 }

@@ -22,6 +22,7 @@ mod link;
 #[doc(hidden)]
 pub mod messages;
 mod place;
+mod queue;
 pub mod receive;
 mod relay;
 mod restore;

@@ -1,7 +1,6 @@
 //! The thread that restores lost originals (datagrams with a frame's bytes) from repairs, and
 //! passes frames to their reader. A payload is a group of frames that the sender sends as one.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_net::clock;
@@ -11,10 +10,9 @@ use tokio::sync::mpsc;
 
 use crate::gather::{Frame, Gathered};
 use crate::item::{Item, Received};
+use crate::queue::{Inlet, Outlet, queue};
 use crate::terms::LENGTH;
 
-/// Maximum number of frames and reports queued for the thread. A slow reader loses further frames.
-const WAITING: usize = 4;
 const UNREAD: usize = 1;
 
 #[derive(Clone, Debug, Default)]
@@ -35,13 +33,13 @@ pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
 /// ends when the queue is closed, or when an item finds no receiver.
 pub(crate) fn start(
     tally: Arc<Mutex<Tally>>,
-) -> std::io::Result<(SyncSender<Gathered>, mpsc::Receiver<Item>)> {
-    let (gathered_end, gathered) = sync_channel(WAITING);
+) -> std::io::Result<(Outlet<Gathered>, mpsc::Receiver<Item>)> {
+    let (outlet, inlet) = queue();
     let (items, reader) = mpsc::channel(UNREAD);
     let restore = Restore { group: 1, decoder: Decoder::new(), tally, items };
     let builder = std::thread::Builder::new().name("stream restore".into());
-    builder.spawn(move || restore.run(&gathered))?;
-    Ok((gathered_end, reader))
+    builder.spawn(move || restore.run(&inlet))?;
+    Ok((outlet, reader))
 }
 
 /// Splits a payload into at most `group` frames, if it is valid.
@@ -67,8 +65,8 @@ struct Restore {
 }
 
 impl Restore {
-    fn run(mut self, gathered: &Receiver<Gathered>) {
-        while let Ok(gathered) = gathered.recv() {
+    fn run(mut self, inlet: &Inlet<Gathered>) {
+        while let Some(gathered) = inlet.next() {
             let items = match gathered {
                 Gathered::Whole(frame) => self.on_complete(frame),
                 Gathered::Gap(first, last, unread) => vec![self.gap(first, last, unread)],

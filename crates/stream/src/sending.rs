@@ -136,7 +136,7 @@ struct Sending {
 
 impl Sending {
     fn run(mut self, orders: &Receiver<Order>) {
-        wait::take_slack_out();
+        wait::be_punctual();
         let mut finish = None;
         loop {
             let core = self.core.next_wakeup().filter(|_| self.link.is_some());

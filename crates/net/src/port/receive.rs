@@ -63,7 +63,7 @@ impl ReceiveLoop {
     }
 
     pub(super) fn run(mut self) {
-        wait::take_slack_out();
+        wait::be_punctual();
         let (mut inbox, mut spill) = (Inbox::new(), Spill::default());
         while self.why.is_none() {
             let mut readable = self.sleep();

@@ -171,7 +171,7 @@ fn send(arguments: &Arguments) -> Result<()> {
     let rate = Rate::from_mbps(arguments.number("mbps", 1000)?);
     let source = File::open(arguments.text("file", "source"))?;
     pin(0);
-    wait::take_slack_out();
+    wait::be_punctual();
     let local: SocketAddr = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse()?;
     let mut pacer = Pacer::new(Socket::bind(local)?, to.into(), rate);
     let mut sealer = keys(variant).sending_end().data;

@@ -192,7 +192,7 @@ impl Sending {
     }
 
     fn run(mut self) -> Result<Payloads, Error> {
-        wait::take_slack_out();
+        wait::be_punctual();
         let mut mark = clock::now();
         self.ordered = report_failures(&mut self.payloads, &self.outbox, &self.events);
         loop {

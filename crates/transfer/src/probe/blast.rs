@@ -62,7 +62,7 @@ impl Blast {
     }
 
     fn run(mut self, stopped: &std::sync::mpsc::Receiver<()>) -> Blasted {
-        wait::take_slack_out();
+        wait::be_punctual();
         let mut batch = Batch::new(self.datagram);
         let payload = vec![0x55; usize::from(self.datagram).saturating_sub(SEALED_OVERHEAD)];
         let mut pacer = Pacer::new(self.rate, Bytes::new(self.datagram.into()));

@@ -1,0 +1,48 @@
+//! The queue of the thread that restores frames.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// If as many frames and reports are queued for the thread, the reader is too slow and loses
+/// further frames.
+const WAITING: usize = 4;
+
+/// The sender of the thread's queue.
+pub(crate) struct Outlet<T> {
+    sender: Sender<T>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl<T> Outlet<T> {
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) < WAITING
+    }
+
+    /// Queues `entry`, also without room; returns whether the thread still runs.
+    pub(crate) fn send(&self, entry: T) -> bool {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.sender.send(entry).is_ok()
+    }
+}
+
+/// The thread's end of its queue.
+pub(crate) struct Inlet<T> {
+    receiver: Receiver<T>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl<T> Inlet<T> {
+    /// Waits for the next entry; returns `None` when the queue is empty and closed.
+    pub(crate) fn next(&self) -> Option<T> {
+        let entry = self.receiver.recv().ok()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(entry)
+    }
+}
+
+pub(crate) fn queue<T>() -> (Outlet<T>, Inlet<T>) {
+    let (sender, receiver) = channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    (Outlet { sender, waiting: waiting.clone() }, Inlet { receiver, waiting })
+}
