@@ -566,6 +566,7 @@ impl RateController for Shadow {
         let Some(mut windows) = self.windows.take() else {
             self.trains.on_feedback(now, feedback);
             self.capped = self.cap();
+            self.trains.cap(self.capped.as_bps() as f64);
             return;
         };
         if let Some(shown) = &shown {

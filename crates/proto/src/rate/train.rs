@@ -19,9 +19,9 @@
 //!    all other cases the sender reduces its rate to a little below the delivery rate. If we caused
 //!    the loss, the loss stops and as much arrives as before; if the path loses that share anyway,
 //!    less arrives. On a lossy path a short dip repeats this check from time to time. Two losses are
-//!    no overload of the path. After an outage (more than half was lost, and then almost nothing)
-//!    the rate returns to its old value. A sender that was late catches up, which may overfill a
-//!    short queue; the rate then stays near the highest rate that lately arrived ([`proven`]).
+//!    no overload of the path: the loss of an outage does not change the rate; and a sender that was
+//!    late catches up, which may overfill a short queue. After such a loss the rate stays near the
+//!    highest rate that lately arrived ([`proven`]).
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
 //! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles,
@@ -100,9 +100,10 @@ const JUMP: f64 = 4.0;
 /// While the controller is `blind`, each clean epoch adds this to the factor, up to [`FASTEST`].
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
-/// If more than this share of an epoch was lost, and nothing is lost at a little less than half the
-/// rate, the path had an outage.
-const OUTAGE: f64 = 0.5;
+/// The path had an outage if for this time, and for [`OUTAGE_RTTS`] round trips, fewer than half of
+/// the datagrams arrived, and none until the end.
+const OUTAGE: Span = Span::from_millis(200);
+const OUTAGE_RTTS: u64 = 4;
 /// A loss may come from a late sender if the sender was late in this epoch or in the one before.
 const LATE_EPOCHS: u32 = 2;
 /// Number of epochs for which a ceiling is believed. Also the number of epochs between checks of
@@ -135,6 +136,9 @@ pub(crate) struct Trains {
     seen: f64,
     mode: Mode,
     epoch: Epoch,
+    /// The last pulse that reported new datagrams: the receiver's clock, the highest number, and the
+    /// number of datagrams received.
+    arrival: Option<(Span, u64, u64)>,
     ceiling: Option<Ceiling>,
     proven: Proven,
     /// For how many more epochs a loss may come from a sender that was late.
@@ -196,7 +200,8 @@ impl Trains {
             loss: 0.0,
             seen: 0.0,
             mode: Mode::Start,
-            epoch: Epoch { from: 0, start: None, last: None },
+            epoch: Epoch::new(0),
+            arrival: None,
             ceiling: None,
             proven: Proven::default(),
             late: 0,
@@ -223,7 +228,7 @@ impl Trains {
 
     fn set_rate(&mut self, rate: f64) {
         self.rate = rate.clamp(MIN_RATE, MAX_RATE);
-        self.epoch = Epoch { from: self.sent, start: None, last: None };
+        self.epoch = Epoch::new(self.sent);
     }
 
     /// Takes in a train that the pulse reports, if it is new.
@@ -247,11 +252,6 @@ impl Trains {
     /// The rate that the last trains showed, in bits a second.
     fn shown(&self) -> Option<f64> {
         self.pool.rate(self.datagram)
-    }
-
-    /// A little less than the sending rate at which the rate that the trains showed arrives.
-    fn below_trains(&self) -> Option<f64> {
-        self.shown().map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW)
     }
 
     /// At the end of the first epoch, decides whether jitter may have spoiled the first train.
@@ -280,6 +280,25 @@ impl Trains {
         self.mode = Mode::Up;
         let factor = if self.jitter.is_stretched { DOUBLED } else { 1.0 };
         self.set_rate(rate.as_bps() as f64 * factor);
+    }
+
+    /// Notes that the flow sends at `rate` in bits a second, which may be less than the own rate.
+    pub(super) fn cap(&mut self, rate: f64) {
+        self.epoch.is_capped |= rate < self.rate();
+    }
+
+    /// Starts the epoch over after an outage, which says nothing about the capacity.
+    fn note_outage(&mut self, feedback: &Feedback<'_>) {
+        let Pulse { clock, highest, received, .. } = *feedback.pulse;
+        let (then, before, had) = *self.arrival.get_or_insert((clock, highest, received));
+        if highest <= before {
+            return;
+        }
+        self.arrival = Some((clock, highest, received));
+        let is_long = clock.saturating_sub(then) > OUTAGE.max(feedback.min_rtt * OUTAGE_RTTS);
+        if is_long && received.saturating_sub(had) < (highest - before) / 2 {
+            self.epoch.start = None;
+        }
     }
 
     /// Returns the epoch's measurements, once the epoch is long enough.
@@ -439,9 +458,6 @@ impl Trains {
             if measure.left > top * REFUTED {
                 // The supposed ceiling was a stall, or no longer exists.
                 self.ceiling = None;
-                if let Some(shown) = self.below_trains().filter(|shown| *shown > measure.left) {
-                    return shown.min(rate * CAREFUL);
-                }
                 (self.blind, self.growth) = (true, CAREFUL);
             } else if epochs == 0 {
                 self.ceiling = None;
@@ -458,7 +474,8 @@ impl Trains {
             self.growth = (growth + FASTER).min(FASTEST);
             return rate * growth;
         }
-        match self.below_trains() {
+        let shown = self.shown().map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
+        match shown {
             Some(shown) if shown > rate * 1.05 && self.is_guess() => {
                 shown.clamp(rate * CAREFUL, rate * JUMP)
             }
@@ -529,9 +546,6 @@ impl Trains {
         let less = fell < slowed * 0.9;
         if measure.queued {
             self.drain_queue(measure);
-        } else if before.loss > OUTAGE && !less && !is {
-            // An overload with such a loss would have lasted at half the rate.
-            self.set_rate(before.rate * BELOW);
         } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
             // Less was sent and less arrived: the path loses that share at any rate.
             self.seen = 0.0;
@@ -613,8 +627,11 @@ impl RateController for Trains {
             self.started = (self.mode != Mode::Start).then_some(now);
             return;
         }
+        self.note_outage(feedback);
+        let is_capped = self.epoch.is_capped;
         let Some(measure) = self.measure(feedback) else { return };
-        self.late = if measure.is_late() { LATE_EPOCHS } else { self.late.saturating_sub(1) };
+        let is_late = measure.is_late() && !is_capped;
+        self.late = if is_late { LATE_EPOCHS } else { self.late.saturating_sub(1) };
         match self.mode {
             Mode::Start => {}
             Mode::Up => self.up(&measure),

@@ -24,6 +24,14 @@ pub(super) struct Epoch {
     pub(super) start: Option<Snapshot>,
     /// Round-trip time of the previous pulse.
     pub(super) last: Option<Span>,
+    /// Whether the flow sent more slowly than at this rate on purpose.
+    pub(super) is_capped: bool,
+}
+
+impl Epoch {
+    pub(super) fn new(from: u64) -> Epoch {
+        Epoch { from, start: None, last: None, is_capped: false }
+    }
 }
 
 /// State at one pulse (the receiver's periodic report).

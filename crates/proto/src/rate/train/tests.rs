@@ -334,20 +334,44 @@ fn a_sender_is_late_below_97_percent_of_its_rate() {
 }
 
 #[test]
-fn after_an_outage_the_rate_returns() {
-    let before = delivering(100.0, 49.0);
-    let after = |before: &Measure, measure: &Measure| {
-        let mut trains = Trains { seen: 1_000.0, ..up() };
-        trains.check(before, measure);
-        (trains.mode, (trains.rate / MBPS * 1e6).round() / 1e6)
+fn a_sender_that_does_not_reach_its_rate_counts_as_late_for_two_epochs_unless_it_is_capped() {
+    let late = |cap: f64| {
+        let mut trains = up();
+        let (mut number, mut now) = (0, Time::ZERO);
+        let mut send = |trains: &mut Trains, count: u64, micros: u64| {
+            for _ in 0..count {
+                trains.on_sent(now, PacketNumber(number), 1);
+                (number, now) = (number + 1, now + Span::from_micros(micros));
+            }
+            let (clock, highest) = (now.since(Time::ZERO), number - 1);
+            let pulse = Pulse { clock, highest, received: highest, ..Pulse::default() };
+            trains.on_feedback(now, &feedback(&pulse, ms(20), None));
+            trains.cap(cap * MBPS);
+            trains.late
+        };
+        // Datagrams of 10,000 bits, 200 µs apart: half of the rate.
+        send(&mut trains, 400, 200);
+        let at_half = send(&mut trains, 400, 200);
+        send(&mut trains, 400, 100);
+        [at_half, send(&mut trains, 400, 100)]
     };
-    assert_eq!(after(&before, &epoch(48.5, 0.0)), (Mode::Up, 97.0));
-    // Still a loss: the path is overloaded.
-    let lossy = epoch(48.5, 0.1);
-    assert_eq!(after(&before, &lossy).0, Mode::Check(lossy));
-    // A loss of half the epoch may have been an overload.
-    let half = delivering(100.0, 50.0);
-    assert_eq!(after(&half, &epoch(48.5, 0.0)), (Mode::Up, 48.5));
+    assert_eq!([late(200.0), late(50.0)], [[2, 1], [0, 0]]);
+}
+
+#[test]
+fn the_loss_of_an_outage_does_not_change_the_rate() {
+    let is_outage = |rtt, gap: u64, received| {
+        let mut trains = Trains { seen: 1_000.0, ..up() };
+        for (clock, highest, received) in [(20, 100, 100), (20 + gap, 3_000, received)] {
+            let pulse = Pulse { clock: ms(clock), highest, received, ..Pulse::default() };
+            trains.on_feedback(Time::ZERO + ms(clock), &feedback(&pulse, ms(rtt), None));
+        }
+        trains.mode == Mode::Up && trains.rate == 100.0 * MBPS
+    };
+    assert_eq!([is_outage(50, 201, 1_549), is_outage(50, 200, 1_549)], [true, false]);
+    assert_eq!([is_outage(100, 401, 100), is_outage(100, 400, 100)], [true, false]);
+    // Half of the datagrams arrived.
+    assert!(!is_outage(50, 201, 1_550));
 }
 
 #[test]
@@ -456,23 +480,6 @@ fn below_a_ceiling_the_rate_grows_in_steps_and_above_it_the_ceiling_is_refuted()
     near(refuted.higher(&epoch(107.1, 0.0)), 110.313 * MBPS);
     assert!(refuted.ceiling.is_none() && refuted.blind);
     near(refuted.higher(&epoch(100.0, 0.0)), 125.0 * MBPS);
-}
-
-#[test]
-fn after_a_refuted_ceiling_the_rate_rises_towards_a_rate_that_trains_showed() {
-    let next = |shown: f64| {
-        let mut trains = Trains { pool: shows(shown), ..with_ceiling(100.0) };
-        let rate = trains.higher(&epoch(110.0, 0.0)) / MBPS;
-        (rate, trains.ceiling.is_none(), trains.blind)
-    };
-    let (rate, gone, blind) = next(120.0);
-    near(rate, 116.4);
-    assert!(gone && !blind);
-    near(next(200.0).0, 137.5);
-    // Trains that show less than what has just arrived do not count.
-    let (rate, gone, blind) = next(110.0);
-    near(rate, 113.3);
-    assert!(gone && blind);
 }
 
 #[test]
