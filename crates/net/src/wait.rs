@@ -25,9 +25,9 @@ pub enum Woken<M> {
     Closed,
 }
 
-/// Length of the time slices of a thread that calls [`be_punctual`]. On two processors that also ran
-/// the receiver and an emulator, a sender at 1 Gbit/s waited up to 5 ms for its turn with the
-/// kernel's default.
+/// Length of the time slices of a thread that calls [`be_punctual`]. With the kernel's default, a
+/// sender at 1 Gbit/s waited up to 5 ms for its turn on two processors that also ran the receiver
+/// and an emulator.
 const SLICE: Span = Span::from_micros(200);
 
 /// Lets this thread wake and run as punctually as the kernel allows: reduces the timer slack from

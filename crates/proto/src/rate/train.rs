@@ -18,10 +18,10 @@
 //!    its rate, the sender sends more: if more arrives, the path loses that share at any rate. In
 //!    all other cases the sender reduces its rate to a little below the delivery rate. If we caused
 //!    the loss, the loss stops and as much arrives as before; if the path loses that share anyway,
-//!    less arrives. On a lossy path a short dip repeats this check from time to time. Two losses are
-//!    no overload of the path: the loss of an outage does not change the rate; and a sender that was
-//!    late catches up, which may overfill a short queue. After such a loss the rate stays near the
-//!    highest rate that lately arrived ([`proven`]).
+//!    less arrives. On a lossy path a short dip repeats this check from time to time. Two kinds
+//!    of loss are no overload of the path. The loss of an outage does not change the rate. A sender
+//!    that was late catches up, and may overfill a short queue: after such a loss the rate stays
+//!    near the highest rate that lately arrived ([`proven`]).
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
 //! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles,
@@ -136,8 +136,8 @@ pub(crate) struct Trains {
     seen: f64,
     mode: Mode,
     epoch: Epoch,
-    /// The last pulse that reported new datagrams: the receiver's clock, the highest number, and the
-    /// number of datagrams received.
+    /// The last pulse that reported new datagrams: the receiver's clock, the highest number, and
+    /// the number of datagrams received.
     arrival: Option<(Span, u64, u64)>,
     ceiling: Option<Ceiling>,
     proven: Proven,
@@ -374,8 +374,8 @@ impl Trains {
         (measure.delivered / (1.0 - self.loss.min(0.9))).max(measure.rate / 2.0).min(measure.rate)
     }
 
-    /// The capacity that an epoch with excess loss shows. A sender that was late catches up, and may
-    /// overfill a short queue. Then the rate that lately arrived counts too.
+    /// The capacity that an epoch with excess loss shows. If the sender was late, its catching up
+    /// may have caused the loss. Then the rate that lately arrived counts too.
     fn top(&self, measure: &Measure) -> f64 {
         let proven = if self.late > 0 { self.proven.rate() } else { 0.0 };
         let proven = proven / (1.0 - self.loss.min(0.9));
