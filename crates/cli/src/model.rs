@@ -1,4 +1,4 @@
-//! `longhaul model`: predictions of the papers' equations for a path.
+//! `longhaul model`: predictions of the Quanta paper's equations for a path.
 
 use crate::error::{Error, ErrorKind};
 use clap::Subcommand;
@@ -148,7 +148,7 @@ fn rbudp(args: &RbudpArgs) -> Result<Vec<Row>, Error> {
     use Quantity::{Bits, Count, Share, Size, Time};
     let packet = u32::try_from(args.packet.get()).unwrap_or(u32::MAX);
     if args.size == Bytes::ZERO || args.rate == Rate::ZERO || packet == 0 {
-        return Err(usage("object, packet and rate must not be zero", "give sizes above zero"));
+        return Err(usage("object, packet and rate must not be zero", "give values above zero"));
     }
     if args.loss.get() >= 1.0 {
         return Err(usage("a path that loses everything delivers nothing", "lower --loss"));
@@ -171,7 +171,7 @@ fn rbudp(args: &RbudpArgs) -> Result<Vec<Row>, Error> {
         row("size_for_90_bytes", "5", "", Size(model.payload_for_90), "size for 90 % efficiency"),
         row("resends", "6", "N_resend", Count(model.resends.into()), "repair rounds, on average"),
         row("resent_bytes", "7", "Σ S_i", Size(model.resent), "size of all repairs"),
-        row("waste", "7", "", Share(model.waste), "repairs per object size"),
+        row("waste", "7", "", Share(model.waste), "repair bytes as a share of the object"),
     ])
 }
 

@@ -51,7 +51,8 @@ pub(crate) fn papers() -> Vec<Paper> {
             "GTP",
             "Wu and Chien, *GTP: group transport protocol for lambda-grids*, 2004. The receiver \
              requests a rate from each of its senders, so that together they fill its link and no \
-             more. Most pages have rows by longhaul's rules and rows by the paper's.",
+             more. Most pages have rows with longhaul's settings, and rows with the paper's \
+             (`gtp-variant = paper`).",
             &gtp::ALL,
         ),
         paper(

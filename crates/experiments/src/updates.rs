@@ -182,8 +182,9 @@ pub(crate) static FEC: Experiment = Experiment {
             row `deadline` is `--mode deadline` with the same time limit: the receiver reports its \
             losses once a second, and the sender chooses the code. Delays count delivered updates \
             only: the `99 % delay` is their 99th percentile, and the jitter is the smoothed \
-            difference between the delays of successive updates (RFC 3550). Bytes beyond UDP are \
-            compared with the row `UDP`, and include all headers towards the receiver.\n\n\
+            difference between the delays of successive updates (RFC 3550). `bytes beyond \
+            UDP` is how many more bytes, with all headers, went towards the receiver than in the \
+            row `UDP`.\n\n\
             Emulated, at 100 and 1,000 updates a second: a real reflector (the server that \
             forwards the updates) and its subscriber run on one emulated host, and a real sender \
             on the other. TCP is a connection of the kernel. All carriers of a case run at the \

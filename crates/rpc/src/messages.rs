@@ -9,7 +9,7 @@ pub const SERVICE: &str = "rpc";
 /// version.
 pub const VERSION: u32 = 1;
 
-/// A message of either end.
+/// A message of either end. It has one of the fields of [`Said`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Say {
     /// The message; absent if a newer version sent a kind that this version does not know.
@@ -17,7 +17,7 @@ pub struct Say {
     pub said: Option<Said>,
 }
 
-/// Every message.
+/// The messages of both ends.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum Said {

@@ -1,5 +1,5 @@
-//! The server's side of remote procedure calls: the programs of its clients, each over successive
-//! connections.
+//! The server's side of remote procedure calls. A program of a client may use several connections,
+//! one after the other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -37,8 +37,9 @@ pub struct Calls {
 #[derive(Debug)]
 struct Program {
     state: Mutex<State>,
-    /// The number of connections so far; the program's eviction counts as one. A new number ends
-    /// the earlier connection, or the wait for another one.
+    /// The number of connections so far; the program's eviction counts as one. Each change ends the
+    /// connection with the earlier number, or, if the program is disconnected, the task that keeps
+    /// the program.
     connections: watch::Sender<u64>,
     /// Number of running methods, and how many of them exchange items.
     running: Cell<(usize, usize)>,
@@ -58,14 +59,14 @@ impl std::fmt::Debug for State {
 }
 
 impl Calls {
-    /// Returns the server's side for its methods.
+    /// Returns a server that answers calls of `methods`.
     pub fn new(methods: Methods) -> Rc<Calls> {
         Rc::new(Calls { methods, programs: RefCell::default() })
     }
 
     /// Answers the calls of a session until it ends, and says goodbye; `first` is the session's
-    /// first message. The client may call the methods below `may`. Ends early with the reason that
-    /// `stopped` returns.
+    /// first message. The client may call the methods whose names `may` contains. Ends early with
+    /// the reason that `stopped` returns.
     ///
     /// # Errors
     /// The session ended for any other reason than the client's goodbye.
@@ -165,9 +166,9 @@ impl Calls {
         Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
     }
 
-    /// Keeps a program that may reconnect, and handles its orders. Removes the program if it has
-    /// not reconnected within [`KEEP`], or as soon as the server has dropped its handles and
-    /// nothing is left to do.
+    /// Carries out the orders of a disconnected program. Removes the program if it has not
+    /// reconnected within [`KEEP`], or as soon as the server has dropped every [`Rpc`] of the
+    /// program and no call is open.
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

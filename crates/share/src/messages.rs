@@ -10,7 +10,8 @@ pub const SERVICE: &str = "share";
 /// version.
 pub const VERSION: u32 = 2;
 
-/// A message of a client. An empty message begins a stream and gets no answer.
+/// A message of a client. It has one of the fields of [`Asked`]. An empty message begins a stream
+/// and gets no answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
     /// The message.
@@ -18,7 +19,7 @@ pub struct Ask {
     pub asked: Option<Asked>,
 }
 
-/// Every message of a client.
+/// The messages of a client.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum Asked {
@@ -43,8 +44,8 @@ pub struct Begin {
     /// Whether this is the program's first stream.
     #[prost(bool, tag = "2")]
     pub first: bool,
-    /// The `forgotten` of the last `Begun` that arrived while no edit of the program's lost streams
-    /// was unanswered. Absent before such a `Begun`.
+    /// The value `forgotten` of the newest `Begun` that arrived when all edits sent on earlier
+    /// streams had been answered; absent if there was none.
     #[prost(uint64, optional, tag = "3")]
     pub seen: Option<u64>,
 }
@@ -128,7 +129,7 @@ pub struct Put {
     pub again: bool,
 }
 
-/// A message of a server.
+/// A message of a server. It has one of the fields of [`Told`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tell {
     /// The message; absent if a newer version sent a kind that this version does not know.
@@ -136,7 +137,7 @@ pub struct Tell {
     pub told: Option<Told>,
 }
 
-/// Every message of a server.
+/// The messages of a server.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum Told {

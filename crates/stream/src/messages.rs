@@ -9,7 +9,7 @@ pub const SERVICE: &str = "stream";
 /// the version.
 pub const VERSION: u32 = 2;
 
-/// A message of a client.
+/// A message of a client. It has one of the fields of [`Asked`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
     /// The message; absent if a newer version sent a kind that this version does not know.
@@ -17,7 +17,7 @@ pub struct Ask {
     pub asked: Option<Asked>,
 }
 
-/// Every message of a client.
+/// The messages of a client.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum Asked {
@@ -106,8 +106,8 @@ pub struct Receive {
 /// The sender has no more frames.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct End {
-    /// The number of frames (of payloads, if `Send.group` is above 1) that had a receiver,
-    /// including those that were not sent.
+    /// The number of frames (of payloads, if `Send.group` is above 1) that the sender took while
+    /// the stream had a receiver, including those that it then dropped.
     #[prost(uint32, tag = "1")]
     pub frames: u32,
 }
@@ -132,7 +132,7 @@ pub struct Report {
     pub missed: u64,
 }
 
-/// A message of a server.
+/// A message of a server. It has one of the fields of [`Told`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tell {
     /// The message; absent if a newer version sent a kind that this version does not know.
@@ -140,7 +140,7 @@ pub struct Tell {
     pub told: Option<Told>,
 }
 
-/// Every message of a server.
+/// The messages of a server.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum Told {

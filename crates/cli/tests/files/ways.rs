@@ -120,7 +120,7 @@ fn a_summary_has_every_promised_name_and_the_counts_fit_together() {
 }
 
 #[test]
-fn with_json_errors_are_json_and_otherwise_stdout_is_empty() {
+fn json_mode_prints_errors_as_json_and_plain_mode_prints_nothing_on_stdout() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let id = format!("--server-id={}", pair.server.id);

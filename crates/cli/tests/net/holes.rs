@@ -46,7 +46,7 @@ fn a_path_that_drops_all_data_for_a_while_keeps_its_datagram_size() {
         let (from, to, _) = rig.way(way);
         let mut copy = rig.pair.start(&[&from, &to, &"--rate=100M"]);
         copy.progressed(8_000_000);
-        // Reports pass.
+        // Reports of at most 300 bytes still pass.
         rig.relay.rules.longest.store(300, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(2500));
         rig.relay.rules.longest.store(usize::MAX, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A worker pool for many small operations on files.
+//! Runs many small operations on files on several threads.
 
 use std::io;
 use std::panic::resume_unwind;

@@ -66,10 +66,10 @@ impl Arrived {
         self.insert(end, run)
     }
 
-    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip). `lost` gets each run of missing
-    /// blocks within `blocks` that is below the highest arrived block, and returns how many of them
-    /// were counted as lost. These blocks are subtracted from the losses. Returns the number of new
-    /// blocks.
+    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip). Calls `lost` with each run of
+    /// missing blocks within `blocks` that is below the highest arrived block. The result of
+    /// `lost`, the number of blocks of the run that were counted as lost, is subtracted from the
+    /// losses. This function returns the number of new blocks.
     pub(crate) fn skip(
         &mut self,
         end: &mut ReceivingEnd,

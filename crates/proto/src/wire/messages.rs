@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-/// One control message.
+/// A control message. It has one of the fields of [`Body`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
     #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16")]
@@ -63,7 +63,7 @@ pub(super) struct Done {
 }
 
 /// From the receiver: the missing blocks of a slice (a range of blocks) of a segment, as `runs` or
-/// as `bitmap`. At most one of the two is not empty.
+/// as `bitmap`. `runs`, `bitmap` or both are empty.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Report {
     /// The segment, from 0.

@@ -22,7 +22,7 @@ pub(super) fn version(mode: Mode) -> u32 {
     }
 }
 
-/// A message of a client.
+/// A message of a client. It has one of the fields of [`ChannelAsked`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelAsk {
     /// The message; absent if a newer version sent a kind that this version does not know.
@@ -41,7 +41,7 @@ impl ChannelAsk {
     }
 }
 
-/// Every message of a client.
+/// The messages of a client.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum ChannelAsked {
@@ -196,7 +196,7 @@ pub struct Part {
     pub age_micros: u64,
 }
 
-/// A message of a server.
+/// A message of a server. It has one of the fields of [`ChannelTold`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelTell {
     /// The message; absent if a newer version sent a kind that this version does not know.
@@ -204,7 +204,7 @@ pub struct ChannelTell {
     pub told: Option<ChannelTold>,
 }
 
-/// Every message of a server.
+/// The messages of a server.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum ChannelTold {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// Sends packets one after another at the link's rate. Stores only the periods in which the wire is
-/// busy at one rate. The queue is the rate times the remaining time of the current period, plus the
+/// Sends packets one after another at the link's rate. Stores no packets, only busy periods; each
+/// has one rate. The queue is the rate times the remaining time of the current period, plus the
 /// bytes of the later periods. So a change of the rate does not change the number of queued bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
@@ -22,7 +22,7 @@ pub(super) struct Serialiser {
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     until: Time,
-    /// `None`: packets pass at once, at `until`.
+    /// `None`: packets need no time to send; they leave at `until`.
     rate: Option<Rate>,
     bytes: Bytes,
 }
@@ -49,7 +49,7 @@ impl Serialiser {
 
     /// The time when a packet of `wire` bytes offered at `now` has left; `None` if the backlog
     /// would exceed `queue` bytes, or at a rate of zero. `rate` is the rate at the packet's
-    /// [`Serialiser::turn`]; without one, packets pass at once.
+    /// [`Serialiser::turn`]; with `None`, the packet needs no time to send and leaves at its turn.
     pub(super) fn accept(
         &mut self,
         now: Time,

@@ -169,8 +169,9 @@ pub struct FileOpened {
     pub nanos: u32,
 }
 
-/// First the opened file; then the next bytes of a range, never from two chunks of 1 MiB, or the
-/// end of a change. An empty message says that the server still waits for its disk.
+/// The first message that is not empty has the opened file. Each later one has the next bytes of a
+/// range, which never cross the boundary of a chunk (1 MiB), or says that a change is complete. An
+/// empty message says that the server still waits for its disk.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileData {
     /// The bytes, at most 256 KiB.

@@ -78,7 +78,7 @@ pub(crate) const MAKES_PATHS: u32 = 3;
 /// The first version whose pushes may remove names that their source lacks.
 pub(crate) const DELETES: u32 = 4;
 
-/// One frame of the control stream.
+/// A frame of the control stream. It has one of the fields of [`Message`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Frame {
     /// The message; `None` if a newer version sent a message that is unknown here.
@@ -90,7 +90,7 @@ pub struct Frame {
     pub message: Option<Message>,
 }
 
-/// Every message of the control stream.
+/// The messages of the control stream.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum Message {

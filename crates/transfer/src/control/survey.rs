@@ -34,9 +34,9 @@ pub struct Surveyed {
     /// Whether this is the last piece.
     #[prost(bool, tag = "3")]
     pub done: bool,
-    /// In an empty piece: number of names examined plus number of chunks read so far, by other
-    /// surveys while this one waited to start, then by this one. A server whose number does not
-    /// grow is waiting for its disk or for slow clients.
+    /// In an empty piece: a progress count (names examined plus chunks read). The work of other
+    /// surveys counts while this survey waits to start; afterwards its own work counts. A server
+    /// whose number does not grow is waiting for its disk or for slow clients.
     #[prost(uint64, tag = "4")]
     pub looked: u64,
 }

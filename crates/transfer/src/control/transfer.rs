@@ -58,8 +58,9 @@ pub struct Pass {
     pub lease: u32,
 }
 
-/// The receiving host's network card, for a sender whose highest rate is limited by both cards.
-/// Sent once, before any data; not sent if the data pass no card or the card reports no speed.
+/// The speed of the receiving host's network card. A sender by FOBS without a fixed rate limits its
+/// rate to the slower of its own card and this one. Sent once, before any data; not sent if the
+/// data pass no card or the card reports no speed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Card {
     /// The card's capacity for UDP payload in full datagrams, in bits a second.
@@ -172,7 +173,8 @@ pub struct Status {
     /// Blocks sent again, and coded symbols (sending end).
     #[prost(uint64, tag = "3")]
     pub retransmitted: u64,
-    /// Losses reported to the sending end, or by the receiving end.
+    /// Lost blocks in reports and repeated requests: at the sending end those it received, at the
+    /// receiving end those it sent. A block that is reported twice counts twice.
     #[prost(uint64, tag = "4")]
     pub reported_lost: u64,
     /// Highest number of rounds that a segment needed (sending end).
@@ -222,8 +224,8 @@ pub struct Status {
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
     /// Datagrams that the flow refused as forged, malformed, replayed or too old to check, plus
-    /// the port's drops of datagrams of unknown flows and of early datagrams beyond the limits
-    /// (receiving end).
+    /// datagrams that the port dropped: those of unknown flows, and early ones beyond the limits of
+    /// size and age (receiving end).
     #[prost(uint64, tag = "21")]
     pub refused: u64,
     /// The part of `disk_nanos` that was CPU time, for hashing and moving bytes.

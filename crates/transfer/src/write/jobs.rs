@@ -81,8 +81,8 @@ pub(crate) enum WriterEvent {
     Lease(Lease),
     /// A file failed here.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// The object is complete. Until the client has received the outcome, the mark of the folder
-    /// that this copy has created makes a repeated copy write into the same folder.
+    /// The object is complete. The mark lies next to the folder that this copy created. While the
+    /// mark exists, until the client has the outcome, a repeated copy writes into that folder.
     Outcome(Box<Outcome>, Option<Mark>),
     /// This attempt cannot continue; the next one can.
     Again(String),
@@ -201,8 +201,8 @@ impl JobInbox {
 }
 
 impl Job {
-    /// Returns the approximate memory, in bytes, of a job whose size the other end controls; zero
-    /// for other jobs.
+    /// Returns the approximate memory, in bytes, of digests, of the source's answer to a comparison
+    /// and of a failure at the source; zero for other jobs.
     fn weight(&self) -> usize {
         let inner = match self {
             Job::Digests(digests) => 8 * digests.chunks.len() + digests.values.len(),
