@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_files::DiskPermit;
+use longhaul_net::network::Network;
 use tokio::time::timeout;
 
 use crate::disk::Client;
@@ -32,7 +33,11 @@ impl Deref for Caller {
 
 impl Caller {
     pub(crate) fn new(shared: Arc<Shared>, address: IpAddr, name: Option<String>) -> Caller {
-        let client = name.map_or_else(|| Client::Address(address.to_canonical()), Client::User);
+        let client = match name {
+            Some(name) => Client::User(name),
+            None if address.to_canonical().is_loopback() => shared.disk.one_request(),
+            None => Client::Network(Network::of(address)),
+        };
         Caller { shared, client }
     }
 
@@ -113,9 +118,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_client_is_the_user_of_its_token_or_its_address() {
+    fn a_client_is_the_user_of_its_token_or_its_network_or_one_request_of_a_proxy_here() {
         let top = tempfile::tempdir().unwrap();
         let shared = shared(top.path());
+        let of = |address: &str| Caller::new(shared.clone(), address.parse().unwrap(), None).client;
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2::9"));
+        assert_ne!(of("::ffff:127.0.0.1"), of("::ffff:127.0.0.1"));
+        assert_ne!(of("::1"), of("::1"));
         let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
         assert!(Caller::new(shared.clone(), mapped, None).client == caller(&shared, 1).client);
         assert!(caller(&shared, 2).client != caller(&shared, 1).client);

@@ -1,9 +1,10 @@
 //! Limits of disk accesses. Each client has a share of the permits, so a client whose files are on
 //! a hanging disk does not block the others.
 
-use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_files::DiskPermits;
+use longhaul_net::network::Network;
 
 /// Maximum number of concurrent disk accesses.
 pub(crate) const AT_DISK: usize = 16;
@@ -15,17 +16,25 @@ pub(crate) const LISTINGS: usize = 16;
 pub(crate) enum Client {
     /// The user of a token.
     User(String),
-    /// The address of a request without a token, or with a token without a name.
-    Address(IpAddr),
+    /// The network of a request without a token, or with a token without a name.
+    Network(Network),
+    /// One such request from this host, where a proxy may send the requests of many clients.
+    Request(u64),
 }
 
 pub(crate) struct Disk {
     pub(crate) accesses: DiskPermits<Client>,
     pub(crate) listings: DiskPermits<Client>,
+    requests: AtomicU64,
 }
 
 impl Disk {
     pub(crate) fn new() -> Disk {
-        Disk { accesses: DiskPermits::new(AT_DISK), listings: DiskPermits::new(LISTINGS) }
+        let (accesses, listings) = (DiskPermits::new(AT_DISK), DiskPermits::new(LISTINGS));
+        Disk { accesses, listings, requests: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn one_request(&self) -> Client {
+        Client::Request(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 }

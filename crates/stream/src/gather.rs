@@ -111,8 +111,8 @@ pub(crate) struct Gathering {
     meter: Meter,
     out: Outlet<Gathered>,
     /// Whether the queue had room when the present delivery began. Frames that wait for an earlier
-    /// one become due together: the reader is not too slow for them, and they take no memory in
-    /// addition to that of incomplete frames.
+    /// one become due together, and the reader is not too slow for them. So the queue may hold the
+    /// frames of one delivery, at most [`MEMORY`], in addition to those that still wait.
     has_room: bool,
     /// Missing frames still to be reported, as in `Gap`.
     owed: Option<(u32, u32, u32)>,

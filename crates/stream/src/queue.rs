@@ -41,8 +41,37 @@ impl<T> Inlet<T> {
     }
 }
 
+impl<T> Drop for Inlet<T> {
+    fn drop(&mut self) {
+        // A sender that waits for room tries again, and finds that the thread has ended.
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+}
+
 pub(crate) fn queue<T>() -> (Outlet<T>, Inlet<T>) {
     let (sender, receiver) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     (Outlet { sender, waiting: waiting.clone() }, Inlet { receiver, waiting })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_of_four_has_no_room_until_an_entry_is_taken_or_the_thread_has_ended() {
+        let (outlet, inlet) = queue();
+        for number in 0..4 {
+            assert!(outlet.has_room());
+            assert!(outlet.send(number));
+        }
+        assert!(!outlet.has_room());
+        assert_eq!(inlet.next(), Some(0));
+        assert!(outlet.has_room());
+        assert!(outlet.send(4));
+        assert!(!outlet.has_room());
+        drop(inlet);
+        assert!(outlet.has_room());
+        assert!(!outlet.send(5));
+    }
 }

@@ -33,7 +33,7 @@ fn repeated_damage_ends_with_its_own_exit_status() {
         rig.relay.rules.damaged.store(usize::MAX, Ordering::Relaxed);
         let (from, to, copy) = rig.way(way);
         let ended = rig.pair.cp(&[&"--cipher=none", &"--rate=100M", &from, &to]);
-        ended.is(6, &["failed verification 4 times", "the memory and the disk"]);
+        ended.is(6, &["chunks failed verification", "4 times", "the memory and the disk"]);
         let last = ended.last();
         assert_eq!((&last["class"], &last["status"]), (&"verification".into(), &6.into()));
         assert!(!copy.exists(), "{way:?} {ended}");

@@ -334,7 +334,7 @@ fn a_source_with_wrong_bytes_is_named_and_the_others_are_copied() {
     let wrong = format!("lh://{}/b", relay.address());
     let at = vec![star.servers[0].at("a"), wrong.into(), star.servers[2].at("c")];
     let ended = star.start_at(&["--cipher=none", "--rate=100M"], at, ".").end();
-    ended.is(8, &["failed verification 4 times", "1 of 3 sources"]);
+    ended.is(8, &["chunks failed verification", "4 times", "1 of 3 sources"]);
     let failed = texts(&ended, "source-failed", "source");
     let address = relay.address().to_string();
     assert!(failed.len() == 1 && failed[0].contains(&address), "{ended}");

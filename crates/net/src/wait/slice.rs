@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use longhaul_proto::time::Span;
 
 /// Asks for slices of `slice`. Since Linux 6.12, a thread with short slices gets its turn sooner;
-/// its share of the processor is the same. Older kernels ignore the length. A thread with a
-/// real-time policy keeps it, and has no slices.
+/// its share of the processor is the same. Older kernels ignore the length. Under another policy
+/// than the default one, nothing changes.
 pub(super) fn shorten(slice: Span) -> io::Result<()> {
     let mut scheduling = own()?;
     if scheduling.sched_policy == libc::SCHED_OTHER as u32 {
@@ -40,6 +40,9 @@ mod tests {
     #[test]
     fn a_shorter_slice_leaves_the_rest_of_the_scheduling_as_it_was() {
         let before = own().unwrap();
+        if before.sched_policy != libc::SCHED_OTHER as u32 {
+            return eprintln!("SKIPPED: this test runs under another policy than the default one");
+        }
         shorten(Span::from_micros(300)).unwrap();
         let after = own().unwrap();
         assert_eq!(after.sched_policy, before.sched_policy);

@@ -390,6 +390,7 @@ impl Trains {
         }
         if self.is_excess(measure) {
             self.unchecked = 0;
+            self.proven.doubt();
             // While nothing is known about the path's own loss, less than `TRIED_LOSS` is lost, and
             // the sender reaches its rate, test a higher rate. Otherwise test a lower rate.
             let is_new = self.seen == 0.0 && !self.bounded;
@@ -555,6 +556,7 @@ impl Trains {
         } else if less || is {
             // The rate is still too high, or the path has become slower meanwhile: no result.
             self.mode = Mode::Check(*measure);
+            self.proven.doubt();
             if self.late == 0 {
                 self.proven = Proven::default();
             }

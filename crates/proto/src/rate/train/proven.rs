@@ -6,6 +6,9 @@
 use super::BELIEF;
 use super::measure::Measure;
 
+/// At most this many epochs with excess loss in a row leave the rate.
+const DOUBTS: u32 = 4;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Proven {
     rate: f64,
@@ -20,6 +23,14 @@ impl Proven {
         self.epochs = self.epochs.saturating_sub(1);
         if rate >= self.rate || self.epochs == 0 {
             *self = Proven { rate, epochs: BELIEF };
+        }
+    }
+
+    /// Takes in an epoch with excess loss. A few of them in a row refute the rate.
+    pub(super) fn doubt(&mut self) {
+        self.epochs = self.epochs.saturating_sub(BELIEF / DOUBTS);
+        if self.epochs == 0 {
+            self.rate = 0.0;
         }
     }
 
@@ -57,5 +68,19 @@ mod tests {
         }
         assert_eq!(note(&mut proven, 8.0, 6.0), 6.0);
         assert_eq!(note(&mut proven, 8.0, 7.0), 7.0);
+    }
+
+    #[test]
+    fn four_epochs_with_excess_loss_refute_the_rate_even_with_a_clean_one_between() {
+        let mut proven = Proven::default();
+        note(&mut proven, 9.0, 9.0);
+        let mut doubt = |proven: &mut Proven| {
+            proven.doubt();
+            proven.rate()
+        };
+        assert_eq!([0; 3].map(|_| doubt(&mut proven)), [9.0; 3]);
+        assert_eq!(note(&mut proven, 8.0, 5.0), 9.0);
+        assert_eq!(doubt(&mut proven), 0.0);
+        assert_eq!(note(&mut proven, 8.0, 5.0), 5.0);
     }
 }
