@@ -232,7 +232,7 @@ fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
         let ended = pull(&pair, &server.id, &words);
         let (status, words) = match refused {
             true => (3, "uses flow id 7 twice"),
-            false => (1, "the connection was lost"),
+            false => (1, "the session with"),
         };
         ended.is(status, &[words]);
     }

@@ -29,6 +29,7 @@
 //! a burst arrives: before the rate falls below the rate of the trains, the sender tries shorter
 //! bursts. The receiver's drain rate and the user's limit cap the rate.
 
+mod judge;
 mod measure;
 mod proven;
 
@@ -488,83 +489,6 @@ impl Trains {
                 self.growth = (2.0 * growth - 1.0).min(GUESSED);
                 rate * growth
             }
-        }
-    }
-
-    /// Reacts to a loss that we caused by a high rate, or by bursts that overfilled a short queue.
-    fn caused(&mut self, before: &Measure) {
-        let is_below = self.shown().is_some_and(|shown| before.rate <= shown);
-        if is_below && before.queue < SHALLOW && !self.was_smoothed {
-            (self.was_smoothed, self.is_smooth) = (true, true);
-            self.mode = Mode::Smooth(*before);
-            self.set_rate(before.rate);
-            return;
-        }
-        let top = self.top(before);
-        self.set_ceiling(top);
-        self.set_rate(top * BELOW);
-    }
-
-    /// Judges short bursts at an unchanged rate: was the loss halved?
-    fn smoothed(&mut self, before: &Measure, measure: &Measure) {
-        self.mode = Mode::Up;
-        self.is_smooth = measure.is_used() && measure.loss < before.loss / 2.0;
-        if self.is_smooth { self.up(measure) } else { self.caused(before) }
-    }
-
-    /// Judges a raised rate: did more arrive?
-    fn tried(&mut self, before: &Measure, measure: &Measure) {
-        self.mode = Mode::Up;
-        let raised = measure.left / before.left - 1.0;
-        let gained = measure.delivered / before.delivered.max(1.0) - 1.0;
-        self.growth = CAREFUL;
-        if measure.queued {
-            if measure.loss < before.loss + EXCESS {
-                self.learn(before);
-                self.learn(measure);
-            }
-            self.drain_queue(measure);
-        } else if raised < (TRIED - 1.0) / 2.0 {
-            // The sender could not reach the higher rate, so test a lower rate.
-            self.mode = Mode::Check(*measure);
-            self.set_rate(self.capacity(measure) * BELOW);
-        } else if gained > raised / 2.0 {
-            self.seen = 0.0;
-            self.learn(before);
-            self.learn(measure);
-            self.raise(measure);
-        } else {
-            self.caused(before);
-        }
-    }
-
-    /// Judges a lowered rate: did the loss fall with it?
-    fn check(&mut self, before: &Measure, measure: &Measure) {
-        self.mode = Mode::Up;
-        let slowed = measure.rate / before.rate;
-        let fell = measure.delivered / before.delivered.max(1.0);
-        let (was, is) = (self.is_excess(before), self.is_excess(measure));
-        let less = fell < slowed * 0.9;
-        if measure.queued {
-            self.drain_queue(measure);
-        } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
-            // Less was sent and less arrived: the path loses that share at any rate.
-            self.seen = 0.0;
-            self.learn(before);
-            self.learn(measure);
-            self.set_rate(before.rate);
-        } else if less || is {
-            // The rate is still too high, or the path has become slower meanwhile: no result.
-            self.mode = Mode::Check(*measure);
-            self.proven.doubt();
-            if self.late == 0 {
-                self.proven = Proven::default();
-            }
-            self.set_rate(self.top(measure) * BELOW);
-        } else {
-            self.seen = 0.0;
-            self.learn(measure);
-            self.caused(before);
         }
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     fn four_epochs_with_excess_loss_refute_the_rate_even_with_a_clean_one_between() {
         let mut proven = Proven::default();
         note(&mut proven, 9.0, 9.0);
-        let mut doubt = |proven: &mut Proven| {
+        let doubt = |proven: &mut Proven| {
             proven.doubt();
             proven.rate()
         };

@@ -1,0 +1,84 @@
+//! What a test of the rate has shown: shorter bursts, a higher rate, or a lower rate after a loss.
+
+use super::measure::Measure;
+use super::proven::Proven;
+use super::{BELOW, CAREFUL, EXCESS, Mode, SHALLOW, TRIED, Trains};
+
+impl Trains {
+    /// Reacts to a loss that we caused by a high rate, or by bursts that overfilled a short queue.
+    pub(super) fn caused(&mut self, before: &Measure) {
+        let is_below = self.shown().is_some_and(|shown| before.rate <= shown);
+        if is_below && before.queue < SHALLOW && !self.was_smoothed {
+            (self.was_smoothed, self.is_smooth) = (true, true);
+            self.mode = Mode::Smooth(*before);
+            self.set_rate(before.rate);
+            return;
+        }
+        let top = self.top(before);
+        self.set_ceiling(top);
+        self.set_rate(top * BELOW);
+    }
+
+    /// Judges short bursts at an unchanged rate: was the loss halved?
+    pub(super) fn smoothed(&mut self, before: &Measure, measure: &Measure) {
+        self.mode = Mode::Up;
+        self.is_smooth = measure.is_used() && measure.loss < before.loss / 2.0;
+        if self.is_smooth { self.up(measure) } else { self.caused(before) }
+    }
+
+    /// Judges a raised rate: did more arrive?
+    pub(super) fn tried(&mut self, before: &Measure, measure: &Measure) {
+        self.mode = Mode::Up;
+        let raised = measure.left / before.left - 1.0;
+        let gained = measure.delivered / before.delivered.max(1.0) - 1.0;
+        self.growth = CAREFUL;
+        if measure.queued {
+            if measure.loss < before.loss + EXCESS {
+                self.learn(before);
+                self.learn(measure);
+            }
+            self.drain_queue(measure);
+        } else if raised < (TRIED - 1.0) / 2.0 {
+            // The sender could not reach the higher rate, so test a lower rate.
+            self.mode = Mode::Check(*measure);
+            self.set_rate(self.capacity(measure) * BELOW);
+        } else if gained > raised / 2.0 {
+            self.seen = 0.0;
+            self.learn(before);
+            self.learn(measure);
+            self.raise(measure);
+        } else {
+            self.caused(before);
+        }
+    }
+
+    /// Judges a lowered rate: did the loss fall with it?
+    pub(super) fn check(&mut self, before: &Measure, measure: &Measure) {
+        self.mode = Mode::Up;
+        let slowed = measure.rate / before.rate;
+        let fell = measure.delivered / before.delivered.max(1.0);
+        let (was, is) = (self.is_excess(before), self.is_excess(measure));
+        let less = fell < slowed * 0.9;
+        if measure.queued {
+            self.drain_queue(measure);
+        } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
+            // Less was sent and less arrived: the path loses that share at any rate.
+            self.seen = 0.0;
+            self.learn(before);
+            self.learn(measure);
+            self.set_rate(before.rate);
+        } else if less || is {
+            // The rate is still too high, or the path has become slower meanwhile: no result.
+            self.mode = Mode::Check(*measure);
+            self.proven.doubt();
+            if self.late == 0 {
+                self.proven = Proven::default();
+            }
+            self.set_rate(self.top(measure) * BELOW);
+        } else {
+            self.seen = 0.0;
+            self.learn(measure);
+            self.caused(before);
+        }
+    }
+}
