@@ -51,7 +51,9 @@ impl fmt::Display for IdError {
             IdError::Length { found } => {
                 write!(f, "an id has 56 characters after {PREFIX}, this one has {found}")
             }
-            IdError::Character => f.write_str("an id has only the characters a-z and 2-7"),
+            IdError::Character => {
+                write!(f, "an id has only the characters a-z and 2-7 after {PREFIX}")
+            }
             IdError::Checksum => f.write_str("the id's checksum does not match: a typing error?"),
         }
     }

@@ -134,7 +134,7 @@ fn links_that_point_outside_a_tree_are_copied_as_links() {
     symlink("../..", pair.there.join("t/up")).unwrap();
     pair.cp(&[&"-r", &pair.at("t"), &"."]).summary();
     assert_eq!(content(&pair.here.join("t")), content(&pair.there.join("t")));
-    // A push through a link in the place of a folder writes nothing.
+    // A push writes nothing through a link that is in the place of a folder; the rest is copied.
     write(&pair.here.join("p/up/secret"), b"evil");
     write(&pair.here.join("p/fine"), b"f");
     let ended = pair.cp(&[&"-r", &"p/", &pair.at("t")]);

@@ -33,8 +33,9 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS resends unacknowledged blocks in a circle, which must not be the whole object: gaps
-    // would then be everywhere, and a chunk with a gap is sent again whole.
+    // FOBS resends unacknowledged blocks round and round. It must fill one region at a time. If it
+    // went round the whole object, every chunk would have a gap, and after a kill each such chunk
+    // is sent again whole.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 

@@ -13,7 +13,7 @@ use super::room_load::cpu;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, need, skip, wait_until};
 
-/// The sockets in `folder` of servers that hold rooms.
+/// Returns the sockets of room servers that are in `folder`.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -61,7 +61,7 @@ fn clients_that_come_over_ssh_meet_in_streams_and_rooms_and_the_server_ends_afte
 }
 
 #[test]
-fn a_host_that_only_its_ssh_channel_reaches_names_the_ports_to_open() {
+fn if_only_ssh_reaches_the_host_the_error_names_the_ports_to_open() {
     let ssh = need!(Ssh::only_channel());
     let refused = ssh.live(&["stream", "receive", "--retry-for=0s", "far:x"]).end();
     let error = refused.is(3, &[]).last();

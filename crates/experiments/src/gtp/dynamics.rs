@@ -297,13 +297,13 @@ pub(super) static FIG10: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper describes the curves only in words: with all of the link GTP \"does not \
               let most of the TCP traffic through\", with 85 % of it TCP \"could make use of the \
-              remaining bandwidth\". 85 % of the object data that the link carries are 796 Mbit/s, \
-              of which GTP has {GTP with 85 % of the link}.\n\n\
+              remaining bandwidth\". The link carries 936 Mbit/s of object data. 85 % of that is \
+              796 Mbit/s, and GTP reaches {GTP with 85 % of the link}.\n\n\
               Over real sockets, with all of the link, GTP has less goodput than in the simulator, \
-              and TCP has more. The simulator's sender sends each datagram on time. The real \
-              sender shares two cores with the other flows, the receiver and the emulator; it \
-              wakes late and sends all due datagrams together. TCP keeps the switch's queue full, \
-              so most of a burst is lost, and GTP lowers its rate. The last case of the first \
+              and TCP has more. The simulator's sender sends each datagram at most 24 µs late. \
+              The real sender shares two cores with the other flows, the receiver and the \
+              emulator; it wakes late and sends all due datagrams together. TCP keeps the \
+              switch's queue full, so most of a burst is lost, and GTP lowers its rate. The last case of the first \
               table shows this effect alone, in the simulator: packets up to 2 ms late reduce GTP \
               from {GTP with all of the link} to {GTP with all of the link, GTP's *} Mbit/s, about \
               the same as over real sockets. With 85 % of the link GTP's goodput over real sockets \

@@ -92,7 +92,8 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`. All entries between the two must be below `folder`.
+/// Returns whether an entry is below `folder`. Valid only while the entries are visited in order:
+/// the caller must stop at the first entry that is not below `folder`.
 pub(super) fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
@@ -558,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_written_after_its_opening_is_not_unchanged() {
+    fn a_write_after_the_opening_counts_as_a_change() {
         let disk = crate::store::memory::Disk::new(1);
         let root = crate::store::buffers::Store(disk.root());
         let place = crate::Place::Stored { root, path: "x".into() };
@@ -583,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_below_a_folder_if_its_own_folder_is_that_or_a_later_one() {
+    fn an_entry_is_below_a_folder_if_its_parents_number_is_at_least_the_folders() {
         let file = |path: &str| {
             let kind = Kind::file(1);
             Listed { path: path.as_bytes().into(), kind, mode: 0, modified: FileTime::default() }

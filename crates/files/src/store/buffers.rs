@@ -72,7 +72,8 @@ impl MemoryFolder {
         Arc::new(Content { number, body: Mutex::new(Body { bytes, mode, modified, changed }) })
     }
 
-    /// A panic of another thread leaves the files consistent.
+    /// Locks the files. A poisoned lock is used as it is, because no panic leaves the map
+    /// inconsistent.
     fn files(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Arc<Content>>> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_for_reading_changes_nothing() {
+    fn a_handle_for_reading_cannot_change_content_or_length() {
         let folder = MemoryFolder::new(100);
         folder.put(OsStr::new("a"), b"content".to_vec());
         let file = folder.open(b"a", Access::Read).unwrap();
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn the_free_space_of_a_folder_is_available_to_a_file() {
+    fn the_free_space_of_a_folder_is_reported_as_its_file_limit() {
         let folder = MemoryFolder::new(4321);
         let room = folder.room().expect("it tells");
         assert_eq!((room.free, room.block, room.free_files), (4321, 0, None));
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_has_room_where_a_file_has_hardly_any() {
+    fn every_file_has_room_for_64_kib_even_if_the_limit_is_lower() {
         let folder = MemoryFolder::new(10);
         let file = folder.create(b"a", 0o600).unwrap();
         file.reserve(65_536).unwrap();

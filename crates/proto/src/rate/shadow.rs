@@ -14,23 +14,26 @@
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
 //!   however long the queue grows meanwhile.
-//! - If our share of the path falls with our window after a loss, the other flows have not slowed
-//!   down. If our share was also less than a fair share, the window then grows beyond its old size,
-//!   up to a little more than a fair share of the bandwidth-delay product. For some round trips the
-//!   window keeps that share: it grows with the queue, and losses do not shrink it below that
-//!   share. Beside BBR, which does not slow down for loss, CUBIC's window would starve. BBR empties
-//!   the queue at least every ten seconds, to measure the round-trip time. Flows that have not done
-//!   so for longer are not BBR, and then the window does not grow beyond its old size.
+//! - After a loss our window shrinks. If the others shrink too, our share of the path stays. If our
+//!   share falls, they have not slowed down. If our share was also less than a fair share, the
+//!   window then grows beyond its old size, up to a little more than a fair share of the
+//!   bandwidth-delay product. For some round trips the window is held at that share of the
+//!   bandwidth-delay product (queue included): it rises as the queue grows, and losses do not take
+//!   it lower. Beside BBR, which does not slow down for loss, CUBIC's window would starve. BBR
+//!   empties the queue at least every ten seconds, to measure the round-trip time. If the queue has
+//!   not been empty for more than 12 s, the other flows are not BBR, and the window is not raised
+//!   beyond CUBIC's curve.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.
 //!
-//! While no window is in use, and the path's own loss ratio is known, the sender drains every queue
-//! at a little less than the capacity, even a queue of other flows. Otherwise another flow could
-//! fill a short queue, and this controller would mistake the losses there for the path's own loss.
+//! While no window is in use, and the path's own loss ratio is known, a queue longer than
+//! [`LEAST_QUEUE`] and [`QUEUE_SHARE`] is drained, even a queue of other flows: the sender sends at
+//! a little less than the capacity until the queue is gone. Otherwise another flow could fill a
+//! short queue, and this controller would mistake the losses there for the path's own loss.
 //!
-//! [`Trains`] takes over again once nearly all of the capacity arrives without a queue of others,
-//! or once others have made no queue for a long time.
+//! [`Trains`] takes over again once our data arrive at nearly the path's capacity and others make
+//! no queue, or once others have made no queue for a long time, whatever our rate.
 //!
 //! The queue is measured as the rise of the one-way delay towards the receiver: the arrival time by
 //! the receiver's clock minus the departure time by ours. The measured queue is capped by the rise
@@ -55,10 +58,11 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
 /// A queue of other flows counts if it is longer than [`LEAST_QUEUE`] seconds and longer than
-/// [`QUEUE_SHARE`] of the round-trip time. While a train of ours may show, the queue must also be
-/// longer by that train. A counter rises with each round that has such a queue, and falls towards
-/// zero with each round that has none. Other flows are detected when the counter reaches
-/// [`ENTER_ROUNDS`], if a train has confirmed the capacity meanwhile.
+/// [`QUEUE_SHARE`] of the round-trip time. While one of our own trains may still be in the queue,
+/// the queue must exceed this by the train's transmission time. A counter rises with each round
+/// that has such a queue, and falls towards zero with each round that has none. Other flows are
+/// detected when the counter reaches [`ENTER_ROUNDS`], if a train has confirmed the capacity
+/// meanwhile.
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
@@ -69,12 +73,12 @@ const TRAIN_ROUNDS: u32 = 3;
 /// A train is sent to confirm the capacity only if a train takes less than this share of a round
 /// trip. A longer train overfills a short queue.
 const FITS: f64 = 0.25;
-/// If the first train after other flows seemed to appear differs from the known capacity by more
-/// than this share, plus the train's possible error, the path has changed.
+/// When other flows seem to appear, the next train checks the capacity. If it differs from the
+/// known one by more than this share plus the train's possible error, the path has changed.
 const CHANGED: f64 = 0.2;
-/// The flow is alone again in two cases. For [`LEAVE_ROUNDS`] rounds in a row, more than [`ALONE`]
-/// of the capacity arrives and others make no queue. Or others make no queue for [`IDLE`] seconds
-/// and [`IDLE_RTTS`] round trips.
+/// The flow is alone again in two cases. For [`LEAVE_ROUNDS`] rounds in a row, our data arrive at
+/// more than [`ALONE`] of the capacity and others make no queue. Or others make no queue for
+/// [`IDLE`] seconds and [`IDLE_RTTS`] round trips, whatever our rate.
 const ALONE: f64 = 0.92;
 const LEAVE_ROUNDS: u32 = 3;
 const IDLE: f64 = 4.0;
@@ -94,10 +98,11 @@ const BACK_TO: f64 = 1.6;
 const MAKES_UP: f64 = 1.1;
 /// For this many round trips the window then keeps its share of the path.
 const HELD: f64 = 6.0;
-/// It does not rise if the path has had a queue for this many seconds: BBR's ProbeRTT would have
-/// emptied the queue (draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.5).
+/// The window is not raised if the path has had a queue for this many seconds: BBR's ProbeRTT would
+/// have emptied the queue (draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.5).
 const PROBES_RTT: f64 = 12.0;
-/// While no window is in use, a queue is drained at this share of the capacity.
+/// While no window is in use, the sender sends at this share of the capacity until the queue is
+/// gone.
 const DRAINS: f64 = 0.97;
 /// The capacity is the median of the last trains, of which at most this many count.
 const TRAINS: usize = 5;
@@ -154,7 +159,7 @@ pub(crate) struct Shadow {
     held: (Time, f64),
     /// Whether the last round had a queue that needs draining.
     has_queue: bool,
-    /// [`Shadow::cap`] after the last report that left no windows in use.
+    /// [`Shadow::cap`] at the last report after which no windows were in use.
     capped: Rate,
     shared_at: Time,
     /// When the path last had no queue, or no window was in use.
@@ -361,7 +366,8 @@ impl Shadow {
     fn cap(&self) -> Rate {
         let drains = self.has_queue && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();
-        // The rate at which data arrive while a queue persists is the capacity, or our share of it.
+        // While a queue persists, our arrival rate is what the path gives us. The cap is never
+        // computed from less than the least capacity that the trains prove.
         let cap = |carries: f64| {
             let arrived = (self.part * carries).max(self.at_least(carries));
             DRAINS * arrived / (1.0 - self.path_loss().min(0.9))

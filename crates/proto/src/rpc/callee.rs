@@ -97,7 +97,7 @@ impl Callee {
     /// Takes a message about a call of the other end.
     ///
     /// # Errors
-    /// No honest caller sends the message.
+    /// A [`Lie`] if no honest caller would send this message.
     pub fn on_message(&mut self, message: Message, room: Room) -> Result<Option<Order>, Lie> {
         match message {
             Message::Call(call) => self.called(call, room),
@@ -135,7 +135,8 @@ impl Callee {
     fn called(&mut self, call: Call, room: Room) -> Result<Option<Order>, Lie> {
         let Call { id, items, again, .. } = call;
         if id % 2 != u64::from(self.is_odd) {
-            return Err(Lie("a call has a number of the other side"));
+            return Err(Lie("a caller used a number that belongs to the callee's own calls (odd \
+                            instead of even, or the reverse)"));
         }
         if id <= self.last {
             return Err(Lie("the numbers of calls do not grow"));

@@ -296,7 +296,7 @@ fn after_an_outage_the_stream_goes_on_with_new_frames() {
 }
 
 #[test]
-fn memory_is_bounded_by_the_frames_that_are_open() {
+fn the_memory_limit_bounds_the_number_of_open_frames() {
     // A frame reserves memory for two symbols, so there is room for two frames.
     let mut receiver = Receiver::new(SYMBOL, DEADLINE, PATH, 5 * usize::from(SYMBOL));
     assert_eq!(receiver.on_symbol(at(50), &symbol(0, 0, 0)), Placed::Keep);
@@ -324,7 +324,7 @@ fn a_symbol_that_contradicts_its_frame_is_wrong() {
 }
 
 #[test]
-fn the_highest_number_is_of_no_frame() {
+fn no_frame_may_have_the_number_u32_max() {
     let mut receiver = receiver().starting_at(u32::MAX - 1);
     let placed = |frame| receiver.on_symbol(at(50), &symbol(frame, 0, 0));
     assert_eq!([u32::MAX - 1, u32::MAX].map(placed), [Placed::Keep, Placed::Wrong]);
@@ -334,8 +334,8 @@ fn the_highest_number_is_of_no_frame() {
 fn a_clock_that_wraps_or_drifts_keeps_the_deadline() {
     let mut receiver = receiver();
     let start = u32::MAX - 1_000_000;
-    // The sender's clock runs 100 ppm slow for two hours: 0.72 s in all. The minimum offset is up
-    // to a minute old, in which time the clock loses 6 ms.
+    // The sender's clock runs 100 ppm slow for two hours: 0.72 s in all. The receiver keeps the
+    // minimum of (arrival − stamp) for up to a minute. In a minute the clock loses 6 ms.
     for frame in 0..72_000_u32 {
         let now = Time::from_nanos(50_000_000 + u64::from(frame) * 100_000_000);
         let stamp = start.wrapping_add(frame.wrapping_mul(100_000 - 10));
@@ -392,7 +392,7 @@ fn path(rtt: u64, jitter: u64, losses: Losses) -> Path {
 }
 
 #[test]
-fn the_papers_stream_needs_288_mbit_by_payloads_and_236_mbit_by_code() {
+fn the_papers_stream_needs_288_mbit_in_multi_frame_payloads_and_236_mbit_with_a_code() {
     let choice = choose(&griz(Span::from_millis(500)), &path(100, 0, losses(0.0)));
     assert_eq!(choice.payloads, Some(Rate::from_mbps(288)));
     let choice = choose(&griz(DEADLINE), &path(100, 0, losses(0.01)));
@@ -464,9 +464,10 @@ fn the_table_in_docs_streaming_shows_the_chosen_ways() {
 }
 
 #[test]
-fn repair_leaves_the_deadline_without_the_path_a_pause_and_six_rounds() {
-    // Of 100 datagrams 10 are lost, and of each round's answers 19 %: after six rounds 0.0005 are
-    // missing on average. A round takes a round trip and 10 ms.
+fn time_left_for_sending_is_the_deadline_minus_the_path_one_pause_and_six_rounds() {
+    // Of 100 datagrams 10 are lost. A repair fails if the request or the repeated datagram is lost,
+    // 1 − 0.9² = 19 %, so after six rounds 0.0005 datagrams are missing on average. A round takes a
+    // round trip and 10 ms.
     let needs = Needs { frame: Bytes::new(1440 * 100), epsilon: 1e-3, ..griz(Span::from_secs(10)) };
     let left = choose::repair_time(&needs, &path(100, 5, losses(0.1)));
     assert_eq!(left, Some(Span::from_millis(10_000 - 55 - 10 - 6 * 110)));

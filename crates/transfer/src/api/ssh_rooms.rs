@@ -25,8 +25,8 @@ use crate::session::{PeerId, allow};
 
 /// Files that identify this host by its name and its machine id.
 const HOST: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/machine-id"];
-/// How long a server without clients waits for a new client. Also the interval at which a client's
-/// process starts a server while it reaches none.
+/// How long a server without clients waits for a new client. Also how long a client's
+/// process waits for a server that it has started before it starts another.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long a client's process tries to reach the server.
 const START: Duration = Duration::from_secs(20);

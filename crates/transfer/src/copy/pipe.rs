@@ -190,7 +190,8 @@ impl Parts<'_> {
         Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
     }
 
-    /// `travelling` copies at a time divide the requested rates.
+    /// Returns the options for the copy of one part. Each part gets an equal share of the requested
+    /// rates, for `travelling` parts at a time.
     fn of(&self, bytes: Vec<u8>, travelling: usize) -> CopyOptions {
         let folder = MemoryFolder::new(bytes.len() as u64);
         folder.put(self.name.as_os_str(), bytes);

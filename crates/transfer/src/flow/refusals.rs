@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_train_counts_as_the_mean_of_the_trains_that_arrived() {
+    fn a_dropped_train_counts_as_many_datagrams_as_an_average_arrived_train() {
         let after = PortStatistics { trains: 50, ..port(1_000, 7) };
         assert_eq!(Refusals::new(port(0, 0)).dropped(after, 1_000), 140);
     }

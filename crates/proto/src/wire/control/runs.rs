@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_takes_runs_of_1100_bytes() {
+    fn a_message_holds_as_many_runs_as_fit_into_1100_bytes() {
         let mut runs = (0..600).map(|n| 2 * n + 1..2 * n + 2).peekable();
         assert_eq!((take(&mut runs).len(), take(&mut runs).len()), (550, 50));
     }
