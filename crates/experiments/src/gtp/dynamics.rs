@@ -302,12 +302,13 @@ pub(super) static FIG10: Experiment = Experiment {
               Over real sockets, with all of the link, GTP has less goodput than in the simulator, \
               and TCP has more. The simulator's sender sends each datagram at most 24 µs late. \
               The real sender shares two cores with the other flows, the receiver and the \
-              emulator; it wakes late and sends all due datagrams together. TCP keeps the \
-              switch's queue full, so most of a burst is lost, and GTP lowers its rate. The last case of the first \
-              table shows this effect alone, in the simulator: packets up to 2 ms late reduce GTP \
-              from {GTP with all of the link} to {GTP with all of the link, GTP's *} Mbit/s, about \
-              the same as over real sockets. With 85 % of the link GTP's goodput over real sockets \
-              is within {off [GTP with 85 % of the link | from simulated]} % of the simulated \
+              emulator; it wakes late and sends all due datagrams together. TCP keeps the switch's \
+              queue full, so most of a burst is lost, and GTP lowers its rate. The last case of \
+              the first table shows this effect alone, in the simulator: packets up to 2 ms late \
+              reduce GTP from {GTP with all of the link} to {GTP with all of the link, GTP's *} \
+              Mbit/s, about the same as over real sockets. With 85 % of the link GTP's goodput \
+              over real sockets is within {off [GTP with 85 % of the link | from simulated]} % of \
+              the simulated \
               one.",
     learned: "A protocol that counts only its own flows needs a setting for the capacity that it \
               leaves to others. In the simulator GTP with all of the link leaves three TCP flows \
