@@ -18,6 +18,7 @@ use crate::reach::ReachArgs;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, plain};
 use longhaul::units::Span;
+use longhaul_proto::share::MAX_VALUE;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,9 +27,6 @@ Examples:
   longhaul share watch --json lh://dtn.example.org/world
   longhaul share export lh://dtn.example.org/ > tree.jsonl
 ";
-
-/// Maximum bytes of a value.
-const MAX_VALUE: usize = 64 << 10;
 
 /// Read, change and watch small values that the clients of a server share
 ///

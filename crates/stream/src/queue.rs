@@ -15,8 +15,9 @@ pub(crate) struct Outlet<T> {
 }
 
 impl<T> Outlet<T> {
+    /// Also true after the thread has ended, so that the next [`Outlet::send`] finds that out.
     pub(crate) fn has_room(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) < WAITING
+        self.waiting.load(Ordering::Relaxed) < WAITING || Arc::strong_count(&self.waiting) == 1
     }
 
     /// Queues `entry`, also without room; returns whether the thread still runs.
@@ -26,7 +27,7 @@ impl<T> Outlet<T> {
     }
 }
 
-/// The thread's end of its queue.
+/// The thread's end of its queue. The fields are dropped in this order: first the queue closes.
 pub(crate) struct Inlet<T> {
     receiver: Receiver<T>,
     waiting: Arc<AtomicUsize>,
@@ -38,13 +39,6 @@ impl<T> Inlet<T> {
         let entry = self.receiver.recv().ok()?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(entry)
-    }
-}
-
-impl<T> Drop for Inlet<T> {
-    fn drop(&mut self) {
-        // A sender that waits for room tries again, and finds that the thread has ended.
-        self.waiting.store(0, Ordering::Relaxed);
     }
 }
 

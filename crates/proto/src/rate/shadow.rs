@@ -19,10 +19,10 @@
 //!   window then grows beyond its old size, up to a little more than a fair share of the
 //!   bandwidth-delay product. For some round trips the window is held at that share of the
 //!   bandwidth-delay product (queue included): it rises as the queue grows, and losses do not take
-//!   it lower. Beside BBR, which does not slow down for loss, CUBIC's window would starve. BBR
-//!   empties the queue at least every ten seconds, to measure the round-trip time. If the queue has
-//!   not been empty for more than 12 s, the other flows are not BBR, and the window is not raised
-//!   beyond CUBIC's curve.
+//!   it lower. Without this rule BBR, which does not slow down for loss, would take most of the
+//!   path. BBR empties the queue at least every ten seconds, to measure the round-trip time. If the
+//!   queue has not been empty for more than 12 s, the other flows are not BBR, and the window is
+//!   not raised beyond CUBIC's curve.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.

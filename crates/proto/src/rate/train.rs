@@ -137,9 +137,8 @@ pub(crate) struct Trains {
     seen: f64,
     mode: Mode,
     epoch: Epoch,
-    /// The last pulse that reported new datagrams: the receiver's clock, the highest number, and
-    /// the number of datagrams received.
-    arrival: Option<(Span, u64, u64)>,
+    /// State at the last pulse that reported new datagrams.
+    arrival: Option<Snapshot>,
     ceiling: Option<Ceiling>,
     proven: Proven,
     /// For how many more epochs a loss may come from a sender that was late.
@@ -290,31 +289,31 @@ impl Trains {
 
     /// Starts the epoch over after an outage, which says nothing about the capacity.
     fn note_outage(&mut self, feedback: &Feedback<'_>) {
-        let Pulse { clock, highest, received, .. } = *feedback.pulse;
-        let (then, before, had) = *self.arrival.get_or_insert((clock, highest, received));
-        if highest <= before {
+        let now = Snapshot::of(feedback);
+        let before = *self.arrival.get_or_insert(now);
+        if now.highest <= before.highest {
             return;
         }
-        self.arrival = Some((clock, highest, received));
-        let is_long = clock.saturating_sub(then) > OUTAGE.max(feedback.min_rtt * OUTAGE_RTTS);
-        if is_long && received.saturating_sub(had) < (highest - before) / 2 {
+        self.arrival = Some(now);
+        let pause = now.clock.saturating_sub(before.clock);
+        let is_long = pause > OUTAGE.max(feedback.min_rtt * OUTAGE_RTTS);
+        let came = now.received.saturating_sub(before.received);
+        if is_long && came < (now.highest - before.highest) / 2 {
             self.epoch.start = None;
         }
     }
 
     /// Returns the epoch's measurements, once the epoch is long enough.
     fn measure(&mut self, feedback: &Feedback<'_>) -> Option<Measure> {
-        let pulse = feedback.pulse;
-        let (clock, highest, received) = (pulse.clock, pulse.highest, pulse.received);
-        let end = Snapshot { clock, highest, received, rtt: feedback.sample };
-        if highest <= self.epoch.from {
+        let end = Snapshot::of(feedback);
+        if end.highest <= self.epoch.from {
             return None;
         }
         // A short stall delays one pulse, a queue delays all of them.
         let before = core::mem::replace(&mut self.epoch.last, end.rtt);
         let lasting = end.rtt.zip(before).map(|(rtt, before)| rtt.min(before));
         let Some(start) = self.epoch.start else {
-            self.departures.forget(highest);
+            self.departures.forget(end.highest);
             self.epoch.start = Some(end);
             return None;
         };

@@ -70,8 +70,9 @@ impl Trains {
         } else if less || is {
             // The rate is still too high, or the path has become slower meanwhile: no result.
             self.mode = Mode::Check(*measure);
-            self.proven.doubt();
-            if self.late == 0 {
+            if self.late > 0 {
+                self.proven.doubt();
+            } else {
                 self.proven = Proven::default();
             }
             self.set_rate(self.top(measure) * BELOW);

@@ -1,6 +1,8 @@
 //! An epoch (datagrams sent at one rate) and its measurements, for [`Trains`](super::Trains).
 
+use crate::rate::Feedback;
 use crate::time::Span;
+use crate::wire::Pulse;
 
 /// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
 /// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.
@@ -41,6 +43,13 @@ pub(super) struct Snapshot {
     pub(super) highest: u64,
     pub(super) received: u64,
     pub(super) rtt: Option<Span>,
+}
+
+impl Snapshot {
+    pub(super) fn of(feedback: &Feedback<'_>) -> Snapshot {
+        let Pulse { clock, highest, received, .. } = *feedback.pulse;
+        Snapshot { clock, highest, received, rtt: feedback.sample }
+    }
 }
 
 /// Measurements of one epoch; rates in bits a second.
