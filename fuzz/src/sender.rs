@@ -70,7 +70,8 @@ impl Driven for Sending {
             3 => self.skip(input),
             4 => self.drive(),
             5 => {
-                // Datagrams of other kinds used the numbers in between.
+                // Other datagrams of the flow have numbers too, so the numbers of blocks may have
+                // gaps.
                 self.next = self.next.saturating_add(input.any()).min(Header::NUMBERS - (1 << 20));
             }
             _ => self.hear(input),
@@ -182,7 +183,8 @@ impl Sending {
                 return;
             }
         }
-        // A sender without a pacer may send any number of blocks before the time advances.
+        // A protocol that is not frugal repeats blocks without a report that they are missing, so
+        // it may send any number of blocks before the time advances.
         if !self.row.frugal && !self.blocks.is_empty() {
             return;
         }

@@ -12,7 +12,7 @@ Exit status:
   0    done; the copied data are verified, unless the summary says NOT verified
   1    not finished; run the same command again to resume
   2    invalid command line
-  3    the other side cannot be reached, or refused access
+  3    the other side cannot be reached, refused access, or sent an invalid message
   4    file error on this host
   5    file error on the other host
   6    content failed verification

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_of_axes_can_be_drawn_also_empty() {
+    fn each_kind_of_x_axis_is_drawn_with_a_linear_or_log_y_axis_also_without_series() {
         let axes = || [Axis::linear("a"), Axis::log("b")];
         for x in axes().into_iter().chain([Axis::names("c", ["one", "two"])]) {
             for y in axes() {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_has_ticks_for_any_largest_value() {
+    fn a_plot_is_drawn_for_largest_values_from_a_ten_billionth_to_ten_million() {
         let mut top = 1e-10;
         while top < 1e7 {
             let points = [(1.0, 0.0), (8.0, top)];

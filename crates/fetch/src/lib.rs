@@ -5,9 +5,10 @@
 //!   version, and [`Client::read`] reads a range of this version into a [`Body`].
 //! - [`Digest`] and [`Hasher`]: the digest that a server published, and its computation.
 //!
-//! The client does not trust the server: a body never exceeds the requested range, and each reply
-//! must agree with the opened version in its size, and in strong ETag and time if the reply has
-//! them. All calls block. The crate does not access files.
+//! The client does not trust the server. A body never exceeds the requested range. Each reply must
+//! have the size of the opened version; a strong ETag and a modification time in a reply must also
+//! be those of this version. All calls block. The only files that the crate reads are this host's
+//! certificates.
 
 mod client;
 mod digest;

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_or_too_many_ranges_get_the_whole_file() {
+    fn more_than_64_ranges_or_more_bytes_than_the_file_get_the_whole_file() {
         let many = format!("bytes={}", ["0-"; 2].join(","));
         assert_eq!(parse(Some(&many), 1000), Wanted::Whole);
         let many = format!("bytes={}", ["0-0"; MOST + 1].join(","));

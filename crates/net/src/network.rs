@@ -1,4 +1,4 @@
-//! The network of a client, for limits that hold for each network.
+//! The network of a client, for limits that apply to each network.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_one_ipv6_prefix_are_one_network_and_other_addresses_are_not() {
+    fn only_ipv6_addresses_of_one_64_prefix_share_a_network_unless_they_are_link_local() {
         let of = |text: &str| Network::of(text.parse().expect("an address"));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));

@@ -27,8 +27,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Two times and a run of blocks: the receiver learns at the first time that it has the blocks,
-    /// the sender at the second.
+    /// Two times and a run of blocks that another source sends. The receiver learns at the first
+    /// time to skip the blocks; the sender learns it at the second time.
     fn left_out()(
         known in prop::array::uniform2(0u64..250), number in 0u64..600, count in 1u32..120,
     ) -> ([Time; 2], u64, u32) {
@@ -40,7 +40,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn skipped_blocks_never_count_as_lost_whoever_learns_first(
+    fn skipped_blocks_never_count_as_lost_whichever_end_learns_first(
         seed: u64, delay in 1u64..40, loss in prop_oneof![Just(0.0), 0.0..0.2],
         left_out in prop::collection::vec(left_out(), 1..6), segment in 0u64..12,
     ) {

@@ -1,4 +1,4 @@
-//! Waits for an event that may not be due at all, as a branch of `select!`.
+//! Waits for an optional event, in a branch of `select!`.
 
 /// Completes with `event`; never completes if `event` is `None`.
 pub async fn when<F: Future>(event: Option<F>) -> F::Output {

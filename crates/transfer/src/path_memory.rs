@@ -87,8 +87,8 @@ impl PathMemory {
     /// of an invalid file are removed, returns 0.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`]: the file cannot be changed; with a `host`, also as
-    /// [`PathMemory::list`].
+    /// [`ErrorKind::LocalFile`]: the file cannot be changed; or, with a `host`, it cannot be read
+    /// or has an invalid line.
     pub fn forget(&self, host: Option<IpAddr>) -> Result<usize, public::Error> {
         let rewriting = match Rewriting::wait(self.folder()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -296,7 +296,7 @@ fn network_of(address: IpAddr) -> String {
 }
 
 /// Returns the address that this host uses towards `peer`; `None` if `peer` is a loopback or
-/// unspecified address, or without a route. Sends no packet.
+/// unspecified address, or has no route. Sends no packet.
 fn own_address(peer: IpAddr) -> Option<IpAddr> {
     if peer.is_loopback() || peer.is_unspecified() {
         return None;
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_names_a_network_or_all() {
+    fn forget_removes_the_paths_to_one_network_or_all_paths() {
         let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let lines = entry("10.0.0.0/24", today).line() + &entry("10.0.1.0/24", today).line();
         let (_folder, memory) = memory(&lines);

@@ -216,7 +216,7 @@ fn the_second_ctrl_c_ends_immediately() {
         case.pair.server.child().signal(Signal::STOP);
         copy.signal(Signal::INT);
         copy.complaint("press Ctrl-C again to stop immediately");
-        // An earlier signal would count as the first one.
+        // The program counts signals within 200 ms as one.
         std::thread::sleep(std::time::Duration::from_millis(250));
         copy.signal(Signal::INT);
         let ended = copy.end();

@@ -170,7 +170,7 @@ fn a_list_of_a_million_entries_is_planned_in_bounded_memory() {
 }
 
 #[test]
-fn an_impossible_offer_is_refused_with_its_numbers() {
+fn an_offer_with_an_impossible_length_or_digest_is_refused_with_the_reason() {
     let pair = Pair::new();
     let honest = Offer {
         manifest_len: 100,
@@ -265,7 +265,7 @@ fn many_long_names(files: u32) -> Vec<u8> {
 }
 
 #[test]
-fn client_and_server_refuse_a_list_larger_than_the_memory_with_the_needed_amount() {
+fn the_host_that_receives_a_list_larger_than_its_memory_refuses_it_with_the_needed_amount() {
     let pair = Pair::with(&["--memory=40Mi"]);
     let encoded = many_long_names(60_000);
     assert!(encoded.len() < 2 << 20, "{} bytes", encoded.len());
@@ -289,7 +289,7 @@ fn client_and_server_refuse_a_list_larger_than_the_memory_with_the_needed_amount
 }
 
 #[test]
-fn a_list_larger_than_the_memory_is_refused_by_the_program_that_reads_it() {
+fn the_host_that_reads_a_folder_refuses_a_list_larger_than_its_memory() {
     let pair = Pair::with(&["--memory=32Mi"]);
     for folder in [&pair.here, &pair.there] {
         std::fs::create_dir(folder.join("tree")).expect("the folder is ours");

@@ -83,7 +83,7 @@ fn a_read_completes_despite_a_remembered_rate_that_is_far_too_high() {
 }
 
 #[test]
-fn a_broken_file_of_paths_is_named_and_fails_no_copy() {
+fn a_broken_file_of_paths_causes_a_warning_and_does_not_fail_the_copy() {
     let wan = need!(Wan::new(link(100, 10, 0.0), MTU, 4_000_000));
     let file = wan.client.config.join("paths");
     std::fs::write(&file, "nonsense\n").expect("the folder is there");

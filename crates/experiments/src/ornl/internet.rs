@@ -70,16 +70,17 @@ pub(super) static INTERNET: Experiment = Experiment {
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.1",
     setup: "Each program sends 200 MB over a path with a round trip of 67.5 ms. The study does not \
-            describe the path further, so its other values are derived from the results of two \
-            programs. The sending host is limited to the rate of iperf's UDP (489 Mbit/s on the \
-            good day, best case, and 420 on the bad day, worst case; almost nothing was lost, so \
-            no link was the limit). The path has 1 Gbit/s like the hosts' cards. Towards the \
-            receiver each packet is lost independently, with the loss ratio of RBUDP (0.053 % and \
-            3.1 %). Cross traffic, reordering and slow hosts are left out. The study does not give \
-            RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time, minus \
-            the time of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL finds \
-            its rate. Counts are of datagrams; `lost, as reported` counts a loss each time that it \
-            is reported.",
+            describe the path further, so the path's other values are derived from the results of \
+            two programs: RBUDP, and iperf with UDP. iperf's UDP lost almost nothing, so the \
+            sending host limited its rate, not a link. The sending host therefore sends at most at \
+            iperf's rate: 489 Mbit/s on the good day (best case), and 420 on the bad day (worst \
+            case). The path has 1 Gbit/s like the hosts' cards. Towards the receiver each packet \
+            is lost independently, with the loss ratio of RBUDP (0.053 % and 3.1 %). Cross \
+            traffic, reordering and slow hosts are left out. The study does not give RBUDP's \
+            sending rate either; 370 and 335 Mbit/s follow from its published time, minus the time \
+            of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL finds its \
+            rate. Counts are of datagrams; `lost, as reported` counts a loss each time that it is \
+            reported.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];
@@ -115,9 +116,10 @@ pub(super) static INTERNET: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "RBUDP's sending rate was derived from its goodput, so its goodput says nothing about \
-              longhaul; its counts do, and so do the values of the other programs. Tsunami counts \
-              datagrams here and blocks of 16 kB in the study.",
+    differs: "Three values of the study are inputs here, so the rows of these values say nothing \
+              about longhaul: RBUDP's goodput (its sending rate was derived from it), RBUDP's lost \
+              datagrams (the path's loss), and the goodput of iperf's UDP (the sending host's \
+              limit). Tsunami counts datagrams here and blocks of 16 kB in the study.",
     learned: "If three per cent of the packets are lost outside the sender's own queue, a protocol \
               with a given rate loses these three per cent and the time of some round trips: RBUDP \
               keeps {100 * [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, \
@@ -125,11 +127,12 @@ pub(super) static INTERNET: Experiment = Experiment {
               / 335} %. FOBS is {FOBS, best case | difference} and {FOBS, worst case | difference} \
               % faster than in the study, which does not say what limited FOBS. Tsunami is \
               {-[Tsunami, best case | difference]} and {-[Tsunami, worst case | difference]} % \
-              slower. SABUL treats loss as congestion, but follows a moving average over intervals \
-              of 200 ms. It has {SABUL, best case | difference} and {SABUL, worst case | \
-              difference} % more goodput than in the study; here only loss and the rate of the \
-              sending host limit it. TCP treats every loss as congestion: it has {TCP*, best case} \
-              Mbit/s at five lost packets in ten thousand, and {TCP*, worst case} Mbit/s at three \
-              in a hundred. In the study TCP had 280 and 230, so it did not meet this loss.",
+              slower. SABUL treats loss as congestion, but reacts to a moving average of the loss \
+              over intervals of 200 ms. SABUL has {SABUL, best case | difference} and {SABUL, \
+              worst case | difference} % more goodput than in the study; here only loss and the \
+              rate of the sending host limit it. TCP treats every loss as congestion: it has \
+              {TCP*, best case} Mbit/s at five lost packets in ten thousand, and {TCP*, worst \
+              case} Mbit/s at three in a hundred. In the study TCP had 280 and 230, so it did not \
+              meet this loss.",
     set: Set::Quick,
 };

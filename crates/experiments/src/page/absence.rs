@@ -44,14 +44,14 @@ impl Tried {
 pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     let mut text = String::new();
     for (why, names) in grouped(cases.iter().filter_map(|case| reason(page, case))) {
-        text += &format!("Not emulated: {}; {why}.\n\n", which(&names, cases));
+        text += &format!("Not emulated: {}. Reason: {why}.\n\n", which(&names, cases));
     }
     let only = cases.iter().filter_map(|case| match case.ways {
         Ways::Emulated(why) => Some((why, case.name.clone())),
         Ways::Simulated(_) | Ways::Both => None,
     });
     for (why, names) in grouped(only) {
-        text += &format!("Not simulated: {}; {why}.\n\n", which(&names, cases));
+        text += &format!("Not simulated: {}. Reason: {why}.\n\n", which(&names, cases));
     }
     let can = |case: &Case| case.is_emulated() && too_long(page, case).is_none();
     // A failed case is left out if an earlier run gave it a value.
@@ -63,9 +63,9 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     if !left.is_empty() {
         let how = format!("`longhaul reproduce {} --how emulate --update`", page.experiment.id);
         text += &match page.runs.is_empty() && tried.is_empty() {
-            true => format!("No emulated values yet; to measure them, run {how}.\n\n"),
+            true => format!("No emulated values yet. To measure them, run {how}.\n\n"),
             false => format!(
-                "Not emulated yet: {}; to measure them, run {how}.\n\n",
+                "Not emulated yet: {}. To measure them, run {how}.\n\n",
                 which(&left, cases)
             ),
         };
@@ -196,15 +196,15 @@ mod tests {
         let page = Page::new(&EXAMPLE, &simulated, None);
         let text = page_text(&page);
         for expected in [
-            "Not emulated: disk; its host has a slow disk.",
-            "Not emulated: long (885 s); cases of more than six",
-            "Not simulated: kernel; nobody has a model of it.",
-            "to measure them, run `longhaul reproduce example --how emulate --update`",
+            "Not emulated: disk. Reason: its host has a slow disk.",
+            "Not emulated: long (885 s). Reason: cases of more than six",
+            "Not simulated: kernel. Reason: nobody has a model of it.",
+            "To measure them, run `longhaul reproduce example --how emulate --update`",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         let alone = absence_of(&[Case::simulated("disk", vary("quanta-streaming"), WHY)], &page);
-        assert_eq!(alone, format!("Not emulated: all cases of this page; {WHY}.\n\n"));
+        assert_eq!(alone, format!("Not emulated: all cases of this page. Reason: {WHY}.\n\n"));
     }
 
     fn absence_of(cases: &[Case], page: &Page) -> String {
@@ -221,7 +221,7 @@ mod tests {
         };
         let yet = |cases| {
             format!(
-                "Not emulated yet: {cases}; to measure them, run `longhaul reproduce example --how \
+                "Not emulated yet: {cases}. To measure them, run `longhaul reproduce example --how \
                  emulate --update`"
             )
         };
@@ -263,7 +263,7 @@ mod tests {
         let simulated = outcomes(&[("x", 7), ("x, y", 7)]);
         let mut page = Page::new(&PREFIXED, &simulated, None);
         page.emulated(&outcomes(&[("x, y", 7)]), &[], "Monday.".into());
-        assert!(text(&page, &cases).contains("Not emulated yet: x; "), "{}", text(&page, &cases));
+        assert!(text(&page, &cases).contains("Not emulated yet: x. "), "{}", text(&page, &cases));
         let failed = [("x".to_owned(), "late".to_owned())];
         page.emulated(&Outcomes::default(), &failed, "Tuesday.".into());
         assert!(

@@ -72,12 +72,12 @@ pub(super) static FIG2: Experiment = Experiment {
               {most [*]} %, so the paper's claim, \"independent of bandwidth and network delay\", \
               holds within ten points.\n\n\
               SABUL leaves capacity unused for three reasons: it climbs slowly, framing and \
-              headers take 6.4 points, and each decrease freezes it for a round trip. A queue of \
-              ten packets is enough in the simulator, where SABUL sends its packets evenly. Over \
-              real sockets, where packets arrive in clumps, its share is {-most [* | from \
-              simulated]} to {-least [* | from simulated]} points lower in the cases that were \
-              emulated. On a link without other traffic a fixed rate is better: see \
-              [gtp-table2](gtp-table2.md).",
+              headers take 6.4 points, and the first decrease after a new loss stops SABUL for a \
+              round trip. A queue of ten packets is enough in the simulator, where SABUL sends \
+              its packets evenly. Over real sockets, where packets arrive in clumps, its share is \
+              {-most [* | from simulated]} to {-least [* | from simulated]} points lower in the \
+              cases that were emulated. On a link without other traffic a fixed rate is better: \
+              see [gtp-table2](gtp-table2.md).",
     set: Set::Full,
 };
 
@@ -129,10 +129,11 @@ pub(super) static FIG5: Experiment = Experiment {
               headers leave 936 of 1000 Mbit/s for the object. The paper's 903 to 907 are 96 to \
               97 % of that, and longhaul has {100 * [first route] / 936} %. \
               [striping](striping.md) fetches one object over three routes, with real sockets.",
-    learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
-              carries, even if it starts near that rate: it increases its rate until it loses \
-              packets, and then reduces it by a ninth. The goodputs of separate routes add up. \
-              longhaul is {-[all three | difference]} % below the paper.",
+    learned: "On a separate route SABUL uses {100 * [first route] / 936} % of the 936 Mbit/s that \
+              the route carries. SABUL does not stay at this limit although it starts near it: it \
+              increases its rate until packets are lost, and then reduces its rate by a ninth. The \
+              goodputs of separate routes add up. longhaul is {-[all three | difference]} % below \
+              the paper.",
     set: Set::Full,
 };
 
@@ -155,8 +156,8 @@ const ENDS: [Ends; 6] = [
 const PLACED: &str = "as longhaul builds it";
 /// Losses in units of 1/100,000, in both directions.
 const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
-const NOT_BUILT: &str = "a real copy has no reorder buffer and does not send control on the stream \
-                         alone, so only the case `as longhaul builds it` could run";
+const NOT_BUILT: &str = "a real copy has no reorder buffer, and sends each control message also in \
+                         a datagram, so it could run only the case `as longhaul builds it`";
 
 fn ends_case(ends: &str, loss: u64) -> String {
     format!("{ends}, loss {} %", loss as f64 / 1e3)

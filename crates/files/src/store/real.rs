@@ -139,7 +139,7 @@ pub(crate) fn rename_new(
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
         renamed => return Ok(renamed?),
     }
-    // A new hard link does not replace a name either. Folders, for example, have no hard links.
+    // Making a hard link also fails if `to` exists. It cannot be made of a folder, for example.
     match rustix::fs::linkat(&source, from, &folder, to, AtFlags::empty()) {
         Ok(()) => return Ok(rustix::fs::unlinkat(&source, from, AtFlags::empty())?),
         Err(Errno::EXIST) => return Err(Errno::EXIST.into()),

@@ -20,9 +20,9 @@ pub struct Senders {
 
 impl Senders {
     /// Takes an authentic datagram of `sender`; appends to `out` the messages that the datagram
-    /// completes. If all incomplete messages together take too much memory, the sender whose
-    /// incomplete messages take the most loses its incomplete messages. Ignores senders from
-    /// [`MAX_SENDERS`] on.
+    /// completes. If the incomplete messages and code groups of all senders take more than 64 MiB,
+    /// drops those of the sender with the most bytes. Ignores a sender whose number is
+    /// [`MAX_SENDERS`] or higher.
     pub fn take(&mut self, sender: u32, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         if sender >= MAX_SENDERS {
             return;
@@ -31,7 +31,8 @@ impl Senders {
         let before = joiner.held();
         joiner.take(block, payload, out);
         self.held = self.held + joiner.held() - before;
-        // The sender with the most has at least as much as this datagram has added.
+        // The sender with the most bytes has at least the bytes that this datagram added, so it is
+        // enough to clear this one sender.
         if self.held > HELD
             && let Some(most) = self.joiners.values_mut().max_by_key(|joiner| joiner.held())
         {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sender_with_most_incomplete_messages_loses_them() {
+    fn the_sender_whose_incomplete_messages_take_the_most_bytes_loses_them() {
         let (mut senders, mut out) = (Senders::default(), Vec::new());
         let mut incomplete = |senders: &mut Senders, sender, len: usize| {
             let mut all = cut(&mut cutter(), &vec![1; len]);

@@ -25,8 +25,9 @@ impl CompleteSegments {
         self.reported.count() == u64::from(self.layout.segments())
     }
 
-    /// Notes new `blocks`, which `there` (all blocks so far) includes. Calls `report` for each
-    /// segment that they complete.
+    /// Checks the segments of `blocks`, which the caller has already added to `there` (all blocks
+    /// so far). Calls `report` for each of these segments that is complete and was not reported
+    /// before.
     pub(crate) fn note(
         &mut self,
         there: &RangeSet,

@@ -39,8 +39,9 @@ pub struct TsunamiSender {
     train: Bytes,
     requests: SeenNumbers,
     rates: SeenNumbers,
-    /// When a report last arrived, or its absence was last counted. Before that, the departure of
-    /// the first datagram, if it has left.
+    /// When a report (an error rate, a loss report or an acknowledgement, but not a pulse) last
+    /// arrived, or the absence of reports was last counted. Before both, the departure of the first
+    /// datagram, if it has left.
     reported: Option<Time>,
     interval: Span,
     /// Timer that resends the last block.
@@ -138,10 +139,11 @@ impl TsunamiSender {
         }
     }
 
-    /// Returns a substitute report for a first train that arrived in one instant. Either the path
-    /// is fast, or the host slept meanwhile and the round trip includes the sleep. The substitute
-    /// train has one step (distinct arrival time), so the rate then grows as after a train that was
-    /// timed poorly.
+    /// Returns a substitute for the report of a first train that arrived in one instant, because
+    /// such a train shows no rate. Either the path is fast, or the receiving host slept while the
+    /// train arrived. A sleep lengthens the round trip, so the substitute takes the extra
+    /// round-trip time as the train's duration. It has one step (distinct arrival time), so the
+    /// rate then grows as after a train that was timed poorly.
     fn guess(&self, feedback: &Feedback<'_>) -> Option<Train> {
         let longer = feedback.sample? - self.rtt;
         let (first, span) = (PacketNumber(0), longer.max(AT_ONCE));
@@ -161,7 +163,8 @@ impl TsunamiSender {
         Some(self.last.next(self.end.rtt.timeout() + answer))
     }
 
-    /// Counts everything as lost if no reports arrive: a silent receiver may be receiving nothing.
+    /// Counts everything as lost if no report arrives for [`HEARTBEAT`], because the receiver may
+    /// be receiving nothing. Pulses are not reports.
     fn check_heartbeat(&mut self, now: Time) {
         if self.reported.is_some_and(|at| now.since(at) >= HEARTBEAT) {
             self.reported = Some(now);

@@ -20,7 +20,8 @@ use longhaul_text::CallOption;
 /// How long the client may take to send its id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
 
-/// The remote side's ends for one client: a listener for direct sessions, and ssh's channel.
+/// The two ways by which one client reaches the process that ssh started: direct sessions, and
+/// ssh's channel.
 pub struct SshSide {
     /// Accepts direct sessions of this client only.
     pub listener: Listener,
@@ -54,7 +55,7 @@ pub async fn accept_over_ssh(
 ) -> Result<SshSide, Error> {
     let stdio = Stdio::take().map_err(|error| {
         Error::new(Kind::Usage, format!("standard input and output are not ssh's: {error}"))
-            .advise("this server is started by `longhaul cp` through ssh, not by hand")
+            .advise("a longhaul client starts this server through ssh; do not start it by hand")
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;

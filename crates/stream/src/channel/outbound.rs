@@ -12,7 +12,8 @@ use longhaul_proto::stream;
 use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 
-/// How long a group of the code may stay incomplete, without a deadline.
+/// For channels without a deadline: how long an incomplete group of datagrams may wait before its
+/// repairs are sent.
 pub(super) const WAIT: Span = Span::from_millis(20);
 /// Limits of a datagram's UDP payload in bytes. The minimum fits into the smallest IPv6 MTU, 1280.
 pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
@@ -107,7 +108,7 @@ impl Outbound {
         let _ = self.flush_to(path);
     }
 
-    /// Returns the bytes of UDP payload sent since the last call.
+    /// Returns the bytes of UDP payload since the last call, including datagrams whose send failed.
     pub(super) fn take_sent(&mut self) -> usize {
         std::mem::take(&mut self.sent)
     }

@@ -19,8 +19,9 @@ pub(super) struct Lane {
     /// The node at the link's end, possibly a host.
     pub(super) to: usize,
     pub(super) link: Link,
-    /// The time of the latest offer. The packets of several earlier links may come out of order,
-    /// but a link's time must not go back, so no packet is offered before this time.
+    /// The time at which the last run was offered. The runs of several preceding links may come out
+    /// of order, but a link's time must not go back. So the forwarder offers a run that is due
+    /// earlier at this time.
     pub(super) offered: Time,
     pub(super) due: VecDeque<Run>,
     /// Bunched packets ([`Run::bunched`]) that the queue or CoDel dropped.
@@ -109,7 +110,7 @@ impl Run {
         Run { at, segments, turned_bit, ..self.clone() }
     }
 
-    /// Whether `next` can join this run, first due at `first`.
+    /// Whether `next` can join this run, whose first segment is due at `first`.
     fn takes(&self, next: &Run, first: Time) -> bool {
         self.segments.end == next.segments.start
             && next.at >= self.at

@@ -29,6 +29,8 @@ use crate::list::FileTime;
 ///
 /// A file that was opened with [`open_file_to_write`](super::Connection::open_file_to_write) can
 /// also be changed in place. Its reads and changes take effect in the order in which they start.
+/// A read is cut at the size that [`RemoteFile::len`] returns when the read starts, so wait for a
+/// write that extends the file before you read the new bytes.
 #[derive(Clone)]
 pub struct RemoteFile {
     about: FileOpened,
@@ -79,7 +81,8 @@ impl RemoteFile {
     }
 
     /// Reads ranges in the given order. All ranges are requested in advance, without a round trip
-    /// for each range. Parts beyond the end of the file are left out.
+    /// for each range. Parts beyond [`RemoteFile::len`] are left out. The length includes only
+    /// completed changes: a read that starts after an unfinished write is cut at the old size.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: a range ends before it begins.

@@ -123,7 +123,7 @@ impl FileChange {
                 let beyond = offset.checked_add(bytes.len() as u64);
                 if bytes.len() > PIECE || beyond.is_none_or(|end| i64::try_from(end).is_err()) {
                     return Err(wrong(
-                        "a write is longer than 256 KiB or ends beyond the largest file",
+                        "a write is longer than 256 KiB or ends beyond 2^63 - 1 bytes",
                     ));
                 }
                 let digest: Digest =
@@ -137,7 +137,7 @@ impl FileChange {
                 }
             }
             (true, Some(len), false) if i64::try_from(len).is_ok() => Ok(Change::SetLen(len)),
-            (true, Some(_), false) => Err(wrong("the new length exceeds that of the largest file")),
+            (true, Some(_), false) => Err(wrong("the new length exceeds 2^63 - 1 bytes")),
             (true, None, true) => Ok(Change::Sync),
             _ => Err(wrong("a change must have one of bytes, length and sync")),
         }
@@ -177,10 +177,10 @@ pub struct FileData {
     /// The bytes, at most 256 KiB.
     #[prost(bytes = "vec", tag = "1")]
     pub bytes: Vec<u8>,
-    /// After the last bytes of a whole chunk: the chunk's value, from the server's cache if an
-    /// earlier read of this version has stored it there, otherwise the hash of the bytes. The value
-    /// is the BLAKE3 chaining value for the chunk's place in the file, or the hash of the file if
-    /// the file has one chunk.
+    /// With the last bytes of a whole chunk: the chunk's value. This is the BLAKE3 chaining value
+    /// for the chunk's place in the file, or the hash of the file if the file has one chunk. The
+    /// server takes the value from its cache if an earlier read of this version stored it there;
+    /// otherwise the server hashes the bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
     /// The opened file, in the first message that is not empty.

@@ -8,7 +8,8 @@ pub enum ErrorKind {
     Unfinished,
     /// The call itself is invalid.
     Usage,
-    /// The peer cannot be reached, has the wrong id, or does not allow the request.
+    /// The peer cannot be reached, has the wrong id, does not allow the request, or sent an invalid
+    /// message.
     Unreachable,
     /// A failure with files on this host.
     LocalFile,

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughput_counts_arrivals_after_the_first_over_their_time() {
+    fn the_rate_leaves_out_the_first_batch_unless_all_bytes_arrived_in_it() {
         let at = |millis: u64| Time::ZERO + Span::from_millis(millis);
         let counted = Counted {
             received: 11,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_takes_any_payload_anywhere() {
+    fn a_payload_that_does_not_fit_behind_the_previous_one_is_copied_to_the_start() {
         let mut application = Application { memory: vec![0; 10].into_boxed_slice(), at: 0 };
         for payload in [&b"abcdef"[..], b"ghij", b"", b"klmnopqrst", b"u"] {
             application.take(payload);

@@ -52,7 +52,7 @@ fn late() -> Settings {
 }
 
 #[test]
-fn a_sender_obeys_and_does_nothing_more() {
+fn a_sender_sends_only_requested_blocks_at_the_requested_rate() {
     let mut out = Out::new(&setup(100, 0, late()));
     assert!(out.run().is_empty());
     out.hear(&request(1, 100, &[3..6, 40..42]));
@@ -248,7 +248,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn a_receiver_requests_as_much_as_path_and_sender_hold_at_its_rate() {
+fn a_receiver_keeps_two_round_trips_of_blocks_requested_at_the_flows_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     // One flow gets all of the capacity C_r: 82.56 Mbit/s, 10,000 blocks of 1,032 bytes a second.
@@ -269,9 +269,10 @@ fn a_message_for_a_sender_is_refused_by_a_receiver() {
 }
 
 #[test]
-fn a_first_train_shows_the_card_if_it_is_fast_enough_even_without_its_last_step() {
-    // 64 datagrams of 1,032 bytes, one in 100 µs: 82.56 Mbit/s, and 81.25 without one of 63 steps.
-    // Three quarters of the cards' speeds are 81.75 and 81 Mbit/s.
+fn the_card_is_the_capacity_if_a_train_less_one_step_reaches_three_quarters_of_it() {
+    // 64 datagrams of 1,032 bytes, one every 100 µs, arrive at 82.56 Mbit/s. Without one of the 63
+    // steps (distinct arrival times after the first) the rate is 81.25 Mbit/s. The cards have 109
+    // and 108 Mbit/s, and three quarters of these are 81.75 and 81 Mbit/s.
     let origin = |card| {
         let mut side = In::new(&setup(100, 0, Settings::default()));
         let others = Others { link: Some(Rate::from_mbps(card)), bytes: Bytes::ZERO, flows: 0 };
@@ -318,9 +319,9 @@ fn the_grant_limits_the_requests() {
 }
 
 #[test]
-fn a_flow_limited_by_its_host_is_measured_by_its_mean_rate_not_its_bursts() {
-    // 60 blocks arrive within 6 ms in every 100 ms: 5 Mbit/s on average, in bursts at C_r = 82.56
-    // Mbit/s.
+fn a_flow_that_waits_for_its_grants_is_not_measured_at_the_rate_of_its_bursts() {
+    // Each grant allows 60 blocks. They arrive within 6 ms, at C_r = 82.56 Mbit/s. The next grant
+    // follows 100 ms after the previous one, so the mean rate is 5 Mbit/s.
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let rtt = Span::from_millis(1);
     let mut side = In::new(&Setup { grant: Bytes::ZERO, rtt, ..setup(100_000, 0, given) });
@@ -427,7 +428,7 @@ fn a_requested_run_goes_on_in_the_next_segment() {
 }
 
 #[test]
-fn of_4096_requests_that_wait_only_the_missing_one_makes_room() {
+fn while_4096_requests_wait_for_a_missing_request_any_other_request_is_refused() {
     let mut out = Out::new(&setup(100, 0, late()));
     (2..=4_097).for_each(|sequence| out.hear(&request(sequence, 10, &[])));
     assert_eq!(out.sender.accounting().refused, 0);

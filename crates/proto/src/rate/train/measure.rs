@@ -4,14 +4,15 @@ use crate::rate::Feedback;
 use crate::time::Span;
 use crate::wire::Pulse;
 
-/// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
-/// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.
+/// A queue up to this length is ignored, because hosts that wake up late cause the same delay. If
+/// the arrival rate was below the share [`STRETCHED`] of the departure rate, a queue longer than
+/// [`MIN_FILLING`] counts too.
 pub(super) const MIN_QUEUE: Span = Span::from_millis(10);
 const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
 /// An epoch shorter than half a round trip counts only if it is clean: the sender reached its rate,
-/// more than [`CLEAN`] of the departure rate arrived, and the loss ratio exceeds the path's own by
-/// less than [`CLEAN_LOSS`].
+/// the arrival rate was more than [`CLEAN`] of the departure rate, and the loss ratio exceeds the
+/// path's own by less than [`CLEAN_LOSS`].
 const CLEAN: f64 = 0.98;
 const CLEAN_LOSS: f64 = 0.005;
 /// A sender uses its rate if it reaches more than this share of it.

@@ -44,7 +44,7 @@ fn requested_symbols_do_not_change_how_many_frames_may_wait() {
 }
 
 #[test]
-fn lost_symbols_are_requested_after_the_last_one_and_again_after_each_round_trip() {
+fn lost_symbols_are_requested_after_the_frames_last_symbol_and_again_after_a_round_trip() {
     let (mut sender, all) = kept(8);
     assert!(all.iter().all(|head| head.repairs == 0) && all.len() == 8, "{all:?}");
     let mut receiver = patient();
@@ -75,7 +75,7 @@ fn lost_symbols_are_requested_after_the_last_one_and_again_after_each_round_trip
 }
 
 #[test]
-fn after_a_stall_within_a_frame_only_symbols_lost_since_then_are_requested() {
+fn if_a_frame_continues_after_a_stall_only_its_lost_symbols_are_requested_again() {
     let (_, all) = kept(64);
     let mut receiver = patient();
     let (before, after) = all.split_at(10);
@@ -93,7 +93,7 @@ fn after_a_stall_within_a_frame_only_symbols_lost_since_then_are_requested() {
 }
 
 #[test]
-fn the_end_of_a_frame_is_requested_after_a_longer_pause_than_the_sender_makes() {
+fn the_end_of_a_frame_is_requested_after_the_longest_gap_between_two_of_its_symbols() {
     let mut receiver = patient();
     let head = Head { repairs: 0, ..symbol(0, 0, 0) };
     receiver.on_symbol(at(50), &head);
