@@ -243,7 +243,7 @@ fn a_killed_copy_of_a_tree_keeps_its_complete_files() {
 }
 
 #[test]
-fn a_source_changed_between_runs_is_detected_and_only_the_change_is_sent() {
+fn a_source_changed_between_runs_is_detected_and_unchanged_data_are_not_sent_again() {
     let mut case = Case::new(Way::Push, SIZE);
     let reported = case.kill_under_way(true);
     let path = case.pair.here.join("file");

@@ -99,7 +99,7 @@ fn a_voiding_request_cancels_unsent_blocks() {
 }
 
 #[test]
-fn no_request_makes_a_sender_break_a_rate_that_the_user_set() {
+fn no_request_makes_a_sender_exceed_a_rate_that_the_user_set() {
     let slow = Rate::from_mbps(20);
     let fixed = Setup { rate: Some(slow), ..setup(100, 0, late()) };
     let limited = Setup { rate_limit: Some(slow), ..setup(100, 0, late()) };
