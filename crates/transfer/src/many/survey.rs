@@ -62,20 +62,20 @@ pub(super) async fn survey(
             let seconds = SILENCE.as_secs();
             Error::new(ErrorKind::Stalled, format!("it was silent for {seconds} s"))
         })?;
-        match frame? {
-            Some(Frame { message: Some(Message::Surveyed(piece)) }) => {
-                let brings = !piece.manifest.is_empty() || !piece.values.is_empty();
-                if brings || piece.looked > looked {
-                    (progressed, looked) = (Instant::now(), piece.looked.max(looked));
-                } else if progressed.elapsed() >= stall {
-                    return Err(hangs(stall));
-                }
-                if answer.take(piece)? {
-                    return answer.end();
-                }
-            }
-            Some(_) => {}
+        let piece = match frame? {
+            Some(Frame { message: Some(Message::Surveyed(piece)) }) => piece,
+            // Another message is ignored, but like an empty piece it is no progress.
+            Some(_) => Surveyed::default(),
             None => return Err(Error::new(ErrorKind::Unfinished, "the other side hung up")),
+        };
+        let brings = !piece.manifest.is_empty() || !piece.values.is_empty();
+        if brings || piece.looked > looked {
+            (progressed, looked) = (Instant::now(), piece.looked.max(looked));
+        } else if progressed.elapsed() >= stall {
+            return Err(hangs(stall));
+        }
+        if answer.take(piece)? {
+            return answer.end();
         }
     }
 }
@@ -178,6 +178,10 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Ping;
+    use crate::location::Location;
+    use crate::options::Trust;
+    use crate::session::PeerId;
     use longhaul_files::manifest::FileTime;
     use longhaul_files::{CHUNK, Kind, Listed, Shape};
 
@@ -214,6 +218,24 @@ mod tests {
         let found = answer(pieces).unwrap();
         assert_eq!(found.values.len(), 3);
         assert_eq!(&found.digest, blake3::hash(&encoded).as_bytes());
+    }
+
+    #[tokio::test]
+    async fn a_source_that_sends_only_other_messages_stalls() {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let [mut client, mut source] = [near, far].map(|end| {
+            let (input, out) = tokio::io::split(end);
+            Session::over(PeerId([3; 32]), input, out)
+        });
+        for _ in 0..2 {
+            source.write(&Frame::from(Message::Ping(Ping { answer: false }))).await.unwrap();
+        }
+        let from = Location::Daemon { host: "far".into(), port: 9, path: "x".into() };
+        let trust = Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false };
+        let options = CopyOptions::new(vec![from], Location::Local("x".into()), trust);
+        let route = &Route::all(&options).unwrap()[0];
+        let found = survey(&mut client, &options, route, Duration::ZERO, Box::new(())).await;
+        assert_eq!(found.unwrap_err().what, hangs(Duration::ZERO).what);
     }
 
     #[test]
