@@ -108,7 +108,7 @@ impl<'a> Sources<'a> {
         let of_each = of_each.map(|(number, route)| options_of(options, route, number)).collect();
         // Each source needs memory for the data that may be sent before any grant.
         let least = Budget::least_of(routes.len() as u64);
-        if options.memory < least {
+        if options.shared_memory.is_none() && options.memory < least {
             observer.notice(Notice::Warning(format!(
                 "{} sources need {least} of memory, more than the {} of {}: the copy uses \
                  {least}; copy from fewer at a time to need less",

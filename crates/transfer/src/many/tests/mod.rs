@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -16,12 +16,15 @@ use longhaul_proto::units::Bytes;
 use longhaul_testbed::alone;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::{Sources, StartOne};
 use crate::copy::copy;
 use crate::location::Location;
-use crate::options::{Allow, CopyOptions, OwnKey, Protocol, ServeOptions, Trust};
-use crate::progress::{Cancel, Nobody};
+use crate::options::{Allow, CopyOptions, OwnKey, Protocol, ServeOptions, SharedMemory, Trust};
+use crate::progress::{Cancel, Nobody, Notice, Observer, Progress};
+use crate::reach::route::Route;
 use crate::serve::{Order, Protocols, serve};
 use crate::session::Identity;
+use crate::write::budget::Budget;
 
 /// Number of senders. Each sender has its own address on loopback.
 const SENDERS: u8 = 64;
@@ -69,6 +72,42 @@ pub(super) fn options(config: &Path, sources: Vec<Location>, destination: &Path)
         datagram: Some(1400),
         ..CopyOptions::new(sources, Location::Local(destination.to_owned()), trust)
     }
+}
+
+#[derive(Default)]
+struct Warnings(Mutex<Vec<String>>);
+
+impl Observer for Warnings {
+    fn progress(&self, _: &Progress) {}
+    fn notice(&self, notice: Notice) {
+        if let Notice::Warning(text) = notice {
+            self.0.lock().unwrap().push(text);
+        }
+    }
+    fn trust_new_server(&self, _: &str, _: &str) -> bool {
+        true
+    }
+}
+
+#[test]
+fn only_a_copy_with_its_own_memory_warns_that_it_uses_more_than_the_limit() {
+    let there = |host: &str| Location::Daemon { host: host.into(), port: 9, path: "x".into() };
+    let warnings = |shared_memory| {
+        let options = CopyOptions {
+            memory: Bytes::mebi(32),
+            shared_memory,
+            ..options(Path::new("/"), vec![there("a"), there("b")], Path::new("x"))
+        };
+        let seen = Arc::new(Warnings::default());
+        let observer: Arc<dyn Observer> = seen.clone();
+        let routes = Route::all(&options).unwrap();
+        let start: StartOne = |_, _, _, _, _| unreachable!("no source is started");
+        drop(Sources::new(&options, &routes, &observer, &Cancel::default(), start).unwrap());
+        let seen = seen.0.lock().unwrap();
+        seen.len()
+    };
+    let shared = SharedMemory::new(Budget::new(Bytes::mebi(32)).unwrap());
+    assert_eq!([None, Some(shared)].map(warnings), [1, 0]);
 }
 
 fn threads() -> Vec<String> {
