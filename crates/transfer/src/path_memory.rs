@@ -364,8 +364,12 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_line_is_an_error_with_its_number_and_no_memory_for_a_copy() {
+    fn a_broken_line_is_an_error_with_its_number_and_a_copy_finds_no_path_in_the_file() {
         let good = entry("198.51.100.0/24", NOW).line();
+        let (peer, own) = (Ipv4Addr::new(198, 51, 100, 7).into(), entry("", 0).own_address);
+        let found = |memory: &PathMemory| memory.find_from(own, at(NOW), peer, true, LIFETIME);
+        let (_folder, sound) = memory(&format!("{HEAD}{good}"));
+        assert!(found(&sound).is_some());
         for bad in [
             "nonsense",
             "198.51.100.7/24 192.0.2.9 1 1 0 1 in",
@@ -379,7 +383,7 @@ mod tests {
             let (_folder, memory) = memory(&format!("{HEAD}{good}{bad}\n"));
             let error = memory.entries().expect_err(bad);
             assert!(error.what.contains("line 3"), "{bad}: {}", error.what);
-            assert_eq!(memory.find(Ipv4Addr::new(198, 51, 100, 7).into(), true), None);
+            assert_eq!(found(&memory), None, "{bad}");
         }
     }
 
