@@ -178,8 +178,11 @@ fn in_range<T>(
         Some(_) => format!("no port from {first} to {last} can be opened: {failure}"),
         None => format!("no port can be opened: {failure}"),
     };
-    Err(Error::new(Kind::Unreachable, what)
-        .advise(format!("give a wider range as {}", CallOption::Ports)))
+    let error = Error::new(Kind::Unreachable, what);
+    Err(match ports {
+        Some(_) => error.advise(format!("give a wider range as {}", CallOption::Ports)),
+        None => error,
+    })
 }
 
 #[cfg(test)]
@@ -192,5 +195,15 @@ mod tests {
         assert_eq!(after(Kind::Lost), Ok(None));
         assert_eq!(after(Kind::Unreachable), Err(Kind::Unreachable));
         assert_eq!(unless_lost(Ok(7)), Ok(Some(7)));
+    }
+
+    #[test]
+    fn only_a_range_that_was_given_and_has_no_free_port_gets_the_advice_to_widen_it() {
+        let refused = |ports| {
+            let open = |_| Err::<(), _>(std::io::Error::from(std::io::ErrorKind::AddrInUse));
+            in_range(ports, open).unwrap_err().advice
+        };
+        assert!(refused(Some((7_717, 7_718))).is_some_and(|advice| advice.contains("wider")));
+        assert_eq!(refused(None), None);
     }
 }
