@@ -178,7 +178,8 @@ fn wants_events(argv: &[OsString]) -> bool {
     words.next().is_some_and(has_events) && words.any(|word| word == "--json")
 }
 
-/// The first line and the names of missing arguments become the error, the tips its advice.
+/// Converts clap's text: the first line and the names of missing arguments are the error, the tips
+/// are its advice.
 fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

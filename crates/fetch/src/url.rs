@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_encoded_on_the_way_out_and_decoded_on_the_way_in() {
+    fn an_address_has_an_encoded_path_and_a_decoded_name() {
         let it = url("http://[::1]:80/a b/ü%zz%2f");
         assert_eq!(it.to_string(), "http://[::1]:80/a%20b/%C3%BC%zz%2f");
         assert_eq!(it.name().unwrap(), "ü%zz/".as_bytes());

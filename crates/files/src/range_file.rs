@@ -326,7 +326,7 @@ mod tests {
         let mut buf = vec![0; 10];
         let value = open().read_chunk(1, &mut buf, &known).unwrap();
         assert_eq!(value, file_value(CHUNK + 10, 1, &content[..10]));
-        // The cached value counts, even if it is not the hash of the content.
+        // A value that is not the hash of the content shows that the read returns the cached value.
         let stamp = *open().stamp();
         known.put(stamp, 1, [9; 32]);
         assert_eq!(open().read_chunk(1, &mut buf, &known).unwrap(), [9; 32]);

@@ -36,7 +36,7 @@ pub struct Streams {
     port: PortHandle,
 }
 
-/// A flow at the port, until its drop.
+/// A flow that is registered at the port; unregistered on drop.
 pub(crate) struct Flow<'a>(pub(crate) &'a PortHandle, pub(crate) FlowId);
 
 impl Drop for Flow<'_> {
@@ -69,8 +69,8 @@ impl Streams {
         self.rooms.list()
     }
 
-    /// Answers a client until the stream ends, and says goodbye; `first` is its first message. Ends
-    /// early with the reason from `stopped`.
+    /// Answers a client until its stream ends, and sends a goodbye; `first` is the client's first
+    /// message. Ends early with the reason from `stopped`.
     ///
     /// # Errors
     /// The request was refused, `stopped` completed, or the client sent an invalid message, stopped
@@ -153,8 +153,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends reports and requests to a sender until its stream ends. Returns the number of frames,
-    /// if the sender has sent it.
+    /// Sends reports and requests to a sender until its stream ends. Returns the number of frames
+    /// from the sender's `End`; `None` if the stream ended without an `End`.
     async fn attend(
         &self,
         name: &Key,

@@ -38,8 +38,8 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
 }
 
 #[test]
-fn tcps_resent_segments_and_its_share_next_to_a_copy_are_reported() {
-    // The path loses one per cent of about fourteen thousand packets.
+fn retransmissions_and_the_share_of_a_tcp_flow_beside_each_run_are_reported() {
+    // The path loses one per cent of about 14,000 packets, so every run retransmits.
     let wan = need!(Wan::new(protocols::link(0.01), 1500, 1));
     let host = format!("lh://{}/", wan.server.as_ref().expect("it was started").address);
     let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=20MB"]);
@@ -57,7 +57,7 @@ fn tcps_resent_segments_and_its_share_next_to_a_copy_are_reported() {
 }
 
 #[test]
-fn the_command_of_the_page_compares_over_an_emulated_path() {
+fn the_command_in_choosing_md_compares_over_an_emulated_path() {
     need!(available().map_err(skip::forbidden));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/choosing.md");
     let page = fs::read_to_string(page).expect("it is there");

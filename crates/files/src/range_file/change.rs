@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_change_ends_the_writes_and_a_replaced_file_is_not_written() {
+    fn a_write_fails_if_the_file_was_replaced_and_leaves_the_new_file_unchanged() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("data");
         fs::write(&path, b"0123456789").unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_replaced_during_a_write_does_not_report_the_write_as_made() {
+    fn a_write_and_a_sync_fail_if_the_file_is_replaced_during_the_write() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("data");
         fs::write(&path, b"0123456789").unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn chunk_values_of_a_file_that_is_changed_are_forgotten() {
+    fn no_chunk_value_of_a_file_is_cached_until_all_its_guards_are_dropped() {
         let top = tempfile::tempdir().unwrap();
         fs::write(top.path().join("data"), vec![7; CHUNK as usize]).unwrap();
         let known = std::sync::Arc::new(ChunkValues::new(8));

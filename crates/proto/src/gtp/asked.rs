@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_with_its_last_datagram_or_after_silence() {
+    fn missing_blocks_of_an_answer_are_lost_after_its_last_datagram_or_after_silence() {
         let mut model = Model::new(&[0..10, 10..20]);
         model.arrive(5, 0..8);
         model.settle(15, (8, 5));

@@ -86,7 +86,7 @@ impl GtpSender {
         let rate = setup.fixed_rate().unwrap_or(cap.map_or(start, |cap| start.min(cap)));
         // A separate frontier: the flow's own frontier advances when the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
-        // A request cannot ask for a rate of zero, so a limit of zero could not be kept.
+        // Leave out a limit of zero: the rate of a request must be above zero.
         let known = [cap, setup.card].into_iter().flatten();
         let limit = known.filter(|rate| *rate > Rate::ZERO).min();
         let tuning = Tuning::OURS;

@@ -4,7 +4,7 @@ use super::*;
 use crate::known::{KnownServers, server_name};
 
 #[test]
-fn a_wrong_pin_ends_before_anything_is_sent() {
+fn a_server_with_another_id_than_the_pinned_one_is_refused_and_the_error_names_both() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let server = Identity::generate();
@@ -58,7 +58,7 @@ fn a_new_server_that_the_user_does_not_accept_is_not_remembered() {
         assert_eq!((error.kind, user.asked().len()), (Kind::Unreachable, 1));
         assert!(!KnownServers::new(client.folder.path()).path().exists());
         let no_session = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
-        assert!(no_session.is_err(), "nothing of the client's was sent");
+        assert!(no_session.is_err(), "the client sent no message");
     });
 }
 
@@ -124,7 +124,7 @@ fn both_sides_report_versions_without_overlap() {
 }
 
 #[test]
-fn a_refused_id_gets_the_reason() {
+fn the_reason_of_a_refusal_reaches_the_client() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let (mut near, far) = pair(carriers, LOOPBACKS[0]).await;
@@ -146,10 +146,10 @@ fn a_client_that_only_shook_hands_is_no_session_yet() {
         let client = Client::pinned(Carriers::Both, &server);
         let mut session = client.connect(listener.local_addr()).await.expect("it listens");
         let waited = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
-        assert!(waited.is_err(), "it has not greeted");
+        assert!(waited.is_err(), "the client has not sent its Hello");
         session.write(&5u32).await.expect("open");
         let mut far = listener.accept().await;
-        assert_eq!(far.read::<u32>().await, Ok(Some(5)), "the greeting came with what followed");
+        assert_eq!(far.read::<u32>().await, Ok(Some(5)), "the Hello and the message arrived");
     });
 }
 

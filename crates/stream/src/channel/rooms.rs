@@ -141,7 +141,7 @@ impl Room {
                 return Published::Full;
             }
         }
-        // Marks the message as known; a refused one may come again.
+        // Mark the message as known only now: after `Full` the sender may send it again.
         state.seen.is_new(message.origin, message.number);
         state.log.push(message);
         self.messages.update(|count| count + 1);

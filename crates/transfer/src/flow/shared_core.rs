@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_has_accounts_once_its_socket_losses_are_set() {
+    fn a_flow_has_accounts_after_its_socket_losses_are_set() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

@@ -70,7 +70,7 @@ fn an_acknowledgement_follows_a_fixed_number_of_new_blocks() {
 }
 
 #[test]
-fn the_last_few_blocks_are_acknowledged() {
+fn too_few_blocks_for_an_acknowledgement_are_acknowledged_after_a_delay() {
     let mut inn = In::new(&Setup { settings: settings(100, 2), ..setup(20, 0) });
     inn.arrive(ms(0), 0..3);
     assert!(inn.acks(ms(0)).is_empty());
@@ -103,7 +103,7 @@ fn completion_is_signalled_once_on_the_reliable_stream() {
 }
 
 #[test]
-fn a_repeated_block_of_a_complete_segment_is_answered_with_complete() {
+fn a_repeated_block_of_a_complete_segment_gets_a_report_with_nothing_missing() {
     let mut inn = In::new(&setup(16, 8));
     inn.arrive(ms(0), 0..8);
     let whole = |ack: &Selective| ack.report.slice() == (0..8) && ack.report.count() == 0;

@@ -25,8 +25,8 @@ fn a_million_ranges_are_reported_listed_and_sent_in_order() {
         intervals += 1;
         out.now += Span::from_millis(10);
     }
-    // A range takes two or three bytes, and a message holds 1,100 bytes. The receiver sends at most
-    // 32 messages in an interval.
+    // A range takes two bytes, the first of a message up to four. A message holds 1,100 bytes of
+    // ranges, and the receiver sends at most 32 messages in an interval.
     assert!((1_800..3_000).contains(&messages), "{messages}");
     assert!(intervals >= messages / 32, "{intervals}");
     let accounting = *inn.receiver.accounting(FLOW).unwrap();

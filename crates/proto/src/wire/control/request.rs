@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_survives_the_wire_and_invalid_ones_are_refused() {
+    fn an_offer_survives_the_wire_and_invalid_offers_and_requests_are_refused() {
         let limit = Some(Rate::from_mbps(900));
         let rtt = Span::from_millis(40);
         let offer = SenderOffer { sequence: 3, rtt, limit, answered: 7, highest: 99 };
