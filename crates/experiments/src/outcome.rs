@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_relative_to_needed_and_to_sent_data() {
+    fn waste_is_a_share_of_the_objects_blocks_and_loss_is_a_share_of_the_sent_data() {
         let flow = CaseFlow {
             bytes: Bytes::new(125_000_000),
             elapsed: Span::from_secs(2),

@@ -16,7 +16,7 @@
 //!   `mux`; [`ssh`] with `child` (the ssh process).
 //! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate`,
 //!   [`retry`] (reconnecting to a lost server).
-//! - waiting: [`when`] (an event that may not be due).
+//! - waiting: [`when`] (an event that may be absent, as a branch of `select!`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

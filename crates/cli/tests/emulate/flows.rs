@@ -122,7 +122,8 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     // 3 MB in blocks of at most 1440 bytes; one packet in 200 is lost on average.
     assert!(count(0, "blocks") > 2_000 && count(0, "sent") > count(0, "blocks"), "{ended}");
     assert!(count(0, "lost") > 0 && count(0, "retransmitted") > 0, "{ended}");
-    // `cut` stops after 2.5 s. At 9 Mbit/s it has then sent at most 2.8 MB of its 3.9 MB.
+    // `cut` stops after 2.5 s. At 9 Mbit/s it has then sent at most 2.8 MB. Its object is 1 MiB
+    // larger.
     assert!(count(2, "delivered_bytes") < 2_900_000, "{ended}");
     // `bulk` sends 1 MB in segments of at most 1460 bytes.
     assert!(count(3, "sent") >= 1_000_000 / 1_460, "{ended}");
@@ -157,7 +158,7 @@ fn a_table_shows_the_result_of_each_flow_and_the_status_shows_failures() {
     assert!(line("flow").contains("goodput") && line("small").contains("20.00 kB"), "{ended}");
     assert!(line("NOT FINISHED").contains("1.00 GB expected"), "{ended}");
 
-    // Endless flows end with the last other flow.
+    // Endless flows end when the last of the other flows ends.
     let endless = text.replace("size = \"1GB\"", "");
     let (_folder, file) = scenario(&endless);
     let ended = emulate(&[&file, "--quiet"]).expect("as before");
@@ -170,12 +171,13 @@ fn a_mouse_that_cannot_connect_ends_with_the_run() {
         link = { rate = \"5M\", loss = \"100%\" }\n[[flow]]\nname = \"turns\"\nfrom = \"a\"\n\
         to = \"b\"\nmice = 2\nsize = \"5KB\"\narrivals = \"in-turn\"\n";
     let (_folder, file) = scenario(text);
-    // Without the end, the second mouse would wait two minutes for the first.
+    // If the end of the run did not stop the first mouse, the second mouse would wait two minutes
+    // for it.
     need!(emulate(&[&file])).is(124, &["time limit of 1.0"]);
 }
 
 #[test]
-fn a_flow_that_cannot_run_is_refused_by_name_before_anything_starts() {
+fn a_flow_that_cannot_run_is_refused_with_the_reason_before_anything_starts() {
     let flow = "[[flow]]\nname = \"odd\"\nfrom = \"a\"\nto = \"b\"\nsize = \"1MB\"\n";
     let pair = "[topology]\nkind = \"pair\"\nlink = { delay = \"1ms\" }\n";
     let wrong = [

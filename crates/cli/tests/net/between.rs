@@ -78,7 +78,7 @@ fn a_copy_between_two_hosts_applies_flags_filters_and_lists_of_this_host() {
 }
 
 #[test]
-fn sync_deletes_on_the_other_host_what_the_source_lacks() {
+fn sync_between_two_hosts_deletes_what_the_source_lacks() {
     let ssh = need!(hosts());
     write(&ssh.path("there/run/new"), b"new");
     write(&ssh.path("gate/run/old"), b"old");
@@ -110,7 +110,7 @@ fn the_ssh_host_runs_the_copy_to_and_from_a_server_that_allows_it() {
 }
 
 #[test]
-fn ctrl_c_here_ends_the_copy_of_the_other_host_and_the_same_command_resumes() {
+fn ctrl_c_or_a_kill_here_ends_the_copy_on_far_and_the_same_command_resumes() {
     let ssh = need!(hosts());
     let content = bytes(40_000_000, 31);
     write(&ssh.path("there/source"), &content);

@@ -2,8 +2,8 @@
 //! and to the real client. The messages and fields come from `docs/wire.md`. A new message needs
 //! only an honest value here.
 //!
-//! After each lie the honest end either answers a ping, or ends the session with a reason. Exempt
-//! are lies that begin no transfer, and lies in a probe or in a survey.
+//! After each lie the honest end either answers a ping, or ends the session with a reason. The
+//! tests exempt lies that begin no transfer, and lies in a probe or in a survey.
 
 mod to_client;
 mod to_server;
@@ -82,8 +82,8 @@ impl Schema {
         self.0.get(message).unwrap_or_else(|| panic!("the page has no message {message}"))
     }
 
-    /// Returns variants of the encoded message `honest`: one with each false value of each field,
-    /// and one without each field.
+    /// Returns variants of the encoded message `honest`. For each field, one variant leaves it out,
+    /// and each further variant gives it one false value.
     fn lies(&self, message: &str, honest: &[u8]) -> Vec<(String, Vec<u8>)> {
         let mut lies = Vec::new();
         for field in self.fields(message) {

@@ -28,8 +28,8 @@
 //!   They replace lost blocks without another round trip. Where symbols cannot be used, the sender
 //!   repeats the blocks of a small last round ([`TAIL_COPIES`]).
 //!
-//! Modules: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
-//! counts, `reports` decides the time and content of reports.
+//! Modules: `sender` selects and paces blocks, `segments` keeps a sender's rounds, `receiver` keeps
+//! tallies of arrived blocks, `reports` decides the time and content of reports.
 
 mod receiver;
 mod reports;

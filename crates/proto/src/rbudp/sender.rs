@@ -24,9 +24,9 @@ const COPY_SHARE: u64 = 256;
 /// Minimum loss ratio assumed when computing coded symbols ([`crate::coded`]) for a round with
 /// repairs, because the round before it had losses.
 const LEAST_LOSS: f64 = 0.000_5;
-/// A round of first sends gets symbols only once reports have covered this many datagrams: before
-/// that, their loss ratio is too uncertain. No minimum applies if an earlier flow's loss ratio is
-/// remembered.
+/// A round of first sends gets symbols only after reports have covered this many datagrams: with
+/// fewer datagrams, the loss ratio is too uncertain. No minimum applies if an earlier flow's loss
+/// ratio is remembered.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
 /// A loss ratio from few reports may be too high, so its share is smaller than that of a remembered

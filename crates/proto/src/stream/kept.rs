@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_is_sent_once_more_after_a_round_trip() {
+    fn a_symbol_is_sent_again_at_most_once_per_round_trip() {
         let mut kept = Kept::default();
         keep(&mut kept, 0, 4_000, Time::NEVER);
         let rtt = Span::from_nanos(10);

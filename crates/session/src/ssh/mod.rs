@@ -320,7 +320,7 @@ mod tests {
     const ID: PeerId = PeerId([5; 32]);
 
     #[test]
-    fn only_addresses_of_the_host_are_tried_and_first_those_that_the_offer_names() {
+    fn candidates_are_the_hosts_addresses_and_begin_with_those_in_the_offer() {
         let addresses = ["192.0.2.2", "192.0.2.9"].map(|text| text.parse().expect("an address"));
         let offer = ContactOffer { id: ID, port: 7, data_port: 8, addresses: addresses.into() };
         let host = ["192.0.2.1:0", "[::ffff:192.0.2.2]:0"].map(|text| text.parse().expect("one"));

@@ -246,7 +246,8 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
         // Lets the kernel reap orphans.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        // Programs look for themselves in /proc; without this mount they see the old one.
+        // Programs look for themselves in /proc. Without this mount they would see the processes
+        // of the old namespace.
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         libc::mount(PROC.as_ptr(), AT.as_ptr(), PROC.as_ptr(), flags, core::ptr::null());
         let mut byte = 0u8;

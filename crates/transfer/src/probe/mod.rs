@@ -164,7 +164,8 @@ fn flow_keys(exporter: &Exporter, suite: Suite, probe: u64, flow: FlowId) -> Flo
     FlowKeys::new(&secret, suite, probe, flow)
 }
 
-/// Waits for the other end's next count, after a measurement of `span`.
+/// Returns the other end's next count. It may take `span`, the length of the running measurement,
+/// plus [`GRACE`].
 async fn next_count(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let work = async {
         loop {

@@ -20,8 +20,8 @@ use longhaul_files::digest::Digest;
 use longhaul_files::{ListMemory, VirtualObject};
 
 pub(crate) trait Destination: Send {
-    /// Starts to write the `incoming` object: on a new thread, or with `shared` on the existing
-    /// thread that takes these jobs. Returns the sender of jobs to that thread.
+    /// Starts to write the `incoming` object: on the existing thread that takes the jobs of
+    /// `shared`, or else on a new thread. Returns the sender of jobs to the writing thread.
     fn begin(self: Box<Self>, incoming: Incoming, shared: Option<&Jobs>) -> Result<Jobs, Error>;
 }
 

@@ -21,7 +21,7 @@ const VALUES: usize = 256;
 const FAILURES: usize = 1_000;
 /// Maximum bytes of these failures.
 const FAILURE_BYTES: usize = 512 << 10;
-/// Maximum bytes of the tag and the length of a message within another.
+/// Maximum bytes of the tag and the length before a field's content.
 const FIELD: usize = 6;
 
 /// Returns the plan as messages; all except the last have `more` set.

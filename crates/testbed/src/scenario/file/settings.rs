@@ -1,4 +1,5 @@
-//! Values from outside the file (`--sweep`) that override its values.
+//! Overrides: values from outside the file (`--sweep`, an experiment's cases) that replace the
+//! file's values.
 
 use std::borrow::Cow;
 
@@ -10,8 +11,8 @@ use super::section::{FileError, list};
 /// Sets `value` at `path` in `table`.
 ///
 /// A path is keys separated by dots. It selects an entry of a list by the index from 0 or by the
-/// name (of a link: its two ends with a hyphen); `*` selects all entries. Examples: `seed`,
-/// `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
+/// name; a link is also named by its two ends, joined by a hyphen. `*` selects all entries.
+/// Examples: `seed`, `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
 pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<(), FileError> {
     let words: Vec<&str> = path.split('.').collect();
     in_table(table, &words, value).map_err(|has| {
