@@ -245,7 +245,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_client_that_did_not_read_its_refusal_is_disconnected_and_not_refused_again() {
+    fn a_disconnected_client_and_a_move_with_an_effect_do_not_count_as_refused() {
         for status in [401, 403] {
             assert!(record("GET", status, None).is_refused());
             assert!(!record("GET", status, Some(MINUTE)).is_refused());

@@ -146,7 +146,7 @@ mod tests {
     const A: &str = "aaaaaaaaaaaaaaaa";
 
     #[test]
-    fn a_token_has_its_right_and_no_other_has_one() {
+    fn a_listed_token_has_its_right_and_an_unlisted_token_has_none() {
         let text = format!("# tokens\n\n{A} ro\nbbbbbbbbbbbbbbbb rw:/in/coming # Ada\n");
         let tokens = Tokens::new(parse(&text, "list").unwrap());
         assert_eq!(tokens.right(A), Some(&Right { write: false, folder: None, name: None }));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named_by_its_number_and_shows_no_token() {
+    fn the_error_of_a_wrong_line_has_its_number_and_no_token() {
         for (line, why) in [
             ("short ro", "16 ASCII characters"),
             (A, "two words"),

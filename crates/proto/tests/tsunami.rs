@@ -58,7 +58,7 @@ fn reordering_within_the_grace_makes_no_requests() {
 }
 
 #[test]
-fn no_block_is_requested_repeatedly() {
+fn few_blocks_are_requested_again_although_requests_arrive_late_and_out_of_order() {
     // The receiver reports at intervals shorter than the round trip. Its requests arrive late, more
     // than once and out of order.
     let channel = Channel {
@@ -90,7 +90,7 @@ fn the_last_block_is_sent_a_few_times_if_an_outage_loses_it() {
 }
 
 #[test]
-fn restarts_recover() {
+fn a_copy_with_table_overflows_and_restarts_ends_with_limited_waste() {
     // The public tool's table of missing blocks, scaled down to this object, overflows again and
     // again.
     for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {
@@ -115,7 +115,7 @@ fn found(rtt: Span, asleep: Option<(Span, Span)>) -> (f64, f64) {
 }
 
 #[test]
-fn a_false_first_train_costs_little_without_a_given_rate() {
+fn a_first_train_that_shows_a_false_rate_costs_little() {
     for rtt in [Span::from_millis(10), Span::from_millis(60)] {
         // The train (32 datagrams of 1,032 bytes at 100 Mbit/s) takes 2.6 ms to arrive.
         let (begins, ms) = (rtt / 2, Span::from_millis);

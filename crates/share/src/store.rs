@@ -52,8 +52,9 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// Starts a stream of a writer: whether it is the writer's first stream, and the count of
-    /// discarded outcomes that the writer last got while it had no edit in doubt.
+    /// Starts a stream of a writer. The flag: whether it is the writer's first stream. The number:
+    /// the count of discarded outcomes that the writer last got while none of its edits was in
+    /// doubt (sent on a lost stream and not acknowledged). The reply has the current count.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (it ends with the writer's stream).
     Edit(Call, bool, Reply<(u64, u64)>),

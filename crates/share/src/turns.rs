@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_streams_of_one_client_share_a_limit_and_those_of_another_do_not() {
+    fn the_streams_of_one_client_share_a_limit_and_each_client_has_its_own() {
         let all = Turns::default();
         let (one, same, other) = (all.of([1; 32]), all.of([1; 32]), all.of([2; 32]));
         let held = one.try_acquire_many(TURNS as u32).unwrap();

@@ -38,7 +38,7 @@ pub(crate) enum Order {
     /// The measurements of the path, and the number of receivers. `keeps`: frames have no repairs,
     /// so they are kept for requests.
     Follow { path: Span, losses: Losses, rate: Rate, keeps: bool, receivers: u32 },
-    /// A receiver, by its number, lacks symbols.
+    /// A request for missing symbols, and the number of the receiver that sent it.
     Again(Request, u32),
     /// No more frames follow: send the rest, then answer with the number of all frames (or
     /// payloads) that had a receiver.

@@ -106,7 +106,7 @@ fn remote_files_are_listed_read_and_mounted_by_ssh_across_an_emulated_path() {
 }
 
 #[test]
-fn streams_and_channels_meet_over_ssh_across_a_long_path() {
+fn senders_and_receivers_of_streams_and_channels_meet_over_ssh_across_a_long_path() {
     let sshd = need!(Sshd::new());
     let here = sshd.path().display();
     let ready = sshd.ready();
@@ -118,8 +118,8 @@ fn streams_and_channels_meet_over_ssh_across_a_long_path() {
          echo hello | {LONGHAUL} channel send {ends} b:lab/log",
         near("a")
     );
-    // On the host b: a receiver of the stream, then a subscriber of the room, which may come after
-    // the room's only sender has left.
+    // On the host b: a receiver of the stream, then a subscriber of the room. The subscriber may
+    // come after the room's only sender has left.
     let receive = format!(
         "{}; {LONGHAUL} stream receive --check {ends} b:lab/cam > {here}/frames; \
          {LONGHAUL} channel receive --count 1 {ends} b:lab/log > {here}/message",

@@ -134,7 +134,7 @@ fn texts(ended: &Ended, event: &str, field: &str) -> Vec<String> {
 }
 
 #[test]
-fn several_hosts_are_fetched_in_parallel_and_each_has_its_row() {
+fn files_of_several_hosts_are_copied_in_parallel_and_the_output_has_a_row_for_each_host() {
     let star = Star::new(3);
     let contents = [bytes(6_000_000, 1), bytes(9_000_000, 2), bytes(2_000_000, 3)];
     for (number, (root, content)) in star.roots.iter().zip(&contents).enumerate() {
@@ -280,7 +280,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
 }
 
 #[test]
-fn the_other_replicas_deliver_the_chunks_of_a_cut_path() {
+fn the_other_replica_delivers_the_chunks_of_a_cut_path() {
     let content = bytes(24_000_000, 14);
     let star = Star::of_replicas(2, &content);
     let relay = Relay::new(&star.servers[0]);

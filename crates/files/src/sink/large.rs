@@ -18,7 +18,7 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, File, Folder, OpenFile};
 use crate::{CHUNK, Entry, Watch, names};
 
-/// Bytes of holes that a copy may hash, in addition to as many bytes as it has received.
+/// A copy may hash this many bytes of holes, plus one byte for each byte of content received.
 const HASHED_HOLES: u64 = 4 << 30;
 
 /// Counts the bytes of hashed holes, and limits them: a few bytes on the wire can announce holes
@@ -135,10 +135,10 @@ impl Large {
         Ok(())
     }
 
-    /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
-    /// and matches its record. If `left` shows that the file is unchanged since an earlier attempt
-    /// of this process, the chunk counts without a read. With `distrust`, no chunk counts before
-    /// the comparison with the source.
+    /// Resumes the data of an earlier run, if any. A chunk in the journal counts as verified
+    /// if its content matches its record. If `left` shows that the file is unchanged since an
+    /// earlier attempt of this process, the chunk counts without a read. With `distrust`, no chunk
+    /// counts before the comparison with the source.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -296,8 +296,8 @@ impl Large {
         self.found = found.to_vec();
     }
 
-    /// Takes a chunk of an earlier run that the source also has. Returns `false` if it must be
-    /// written again, and has changed since the comparison or cannot be read.
+    /// Takes a chunk of an earlier run that the source also has. Returns `false` if the chunk needs
+    /// to be written again, but has changed since the comparison or cannot be read.
     ///
     /// Without a journal record the chunk may be in the page cache only, and marked clean, because
     /// a sync of the earlier run may have failed. Writing the chunk again makes its pages dirty, so
@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_file_opens_again_and_only_if_it_is_unchanged() {
+    fn a_closed_file_opens_again_only_if_it_is_unchanged() {
         let top = tempfile::tempdir().unwrap();
         let place = crate::Place::Ambient(top.path().join("x"));
         let manifest = crate::Manifest::of_file(b"x", 2 * CHUNK, FileTime::default(), 0).unwrap();

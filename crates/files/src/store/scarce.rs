@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Each kind of files and folders that a transfer keeps open may use this process's limit of
-/// descriptors divided by this number.
+/// Divisor of this process's limit of descriptors. The quotient limits the number of idle files or
+/// folders of one kind that a transfer keeps open.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();
@@ -37,8 +37,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// Returns how many files that nothing needs now may stay open: at most `most`, and at most a 16th
-/// of this process's limit, but at least 1. While an open waits, the result is 1.
+/// Returns the number of idle files that may stay open: at most `most`, and at most a 16th of this
+/// process's limit, but at least 1. While an open waits, the result is 1.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     let limit = LIMIT.get_or_init(|| {

@@ -117,9 +117,9 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// Returns what shows that a block is lost. While a first send is possible, the time alone does
-    /// not show the loss of a block that was repeated after the last first send. Otherwise a slow
-    /// sender without acknowledgements would repeat blocks for ever and never reach a first send.
+    /// Returns the rules by which a block counts as lost. While a first send is possible, the
+    /// timeout does not apply to blocks repeated after the last first send. Otherwise a slow sender
+    /// without acknowledgements would repeat blocks for ever and never reach a first send.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }

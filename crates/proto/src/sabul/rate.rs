@@ -14,8 +14,7 @@ pub(super) trait RateControl: Send {
     /// Sets the initial rate that the first packet train (datagrams sent back to back) showed.
     fn start(&mut self, rate: Rate);
 
-    /// A synchronization interval has ended in which `sent` datagrams were sent and `lost` losses
-    /// reported.
+    /// A synchronization interval with `sent` sent datagrams and `lost` reported losses has ended.
     fn on_interval(&mut self, sent: u64, lost: u64);
 
     /// A loss report arrived. `lost` is the highest block that it names; all blocks below `sent_to`
@@ -36,7 +35,7 @@ impl LossAverage {
     }
 
     /// Adds an interval and returns the average; `None` for an interval with neither datagrams nor
-    /// losses. At least as many losses as datagrams count as a ratio of 1.
+    /// losses. The ratio is 1 if the losses are at least as many as the datagrams.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;

@@ -144,7 +144,7 @@ fn a_choice_of_carriers_enables_quic_or_tcp_or_both() {
 }
 
 #[test]
-fn clients_may_wait_up_to_a_quarter_of_the_file_descriptors_and_at_most_1024() {
+fn the_limit_of_waiting_clients_is_a_quarter_of_the_file_descriptors_but_at_most_1024() {
     for (descriptors, clients) in
         [(0, 0), (3, 0), (4, 1), (7, 1), (400, 100), (4095, 1023), (4096, 1024), (1 << 20, 1024)]
     {
@@ -154,7 +154,7 @@ fn clients_may_wait_up_to_a_quarter_of_the_file_descriptors_and_at_most_1024() {
 }
 
 #[test]
-fn a_session_and_its_watch_are_shown_without_secrets() {
+fn a_session_and_an_rtt_watch_are_printed_without_secrets() {
     let peer = PeerId([4; 32]);
     let session = Session::over(peer, tokio::io::empty(), tokio::io::sink());
     assert_eq!(format!("{session:?}"), format!("Session(tls with {peer} at 127.0.0.1:9)"));

@@ -14,7 +14,7 @@ use super::sys;
 ///
 /// The program sees the host's network, the hosts by name, the emulation's processes and the
 /// machine's file system. Its hostname is the host's name. The emulation's end kills the program
-/// and all processes that it started; the program's exit status is then lost.
+/// and all processes that the program started; the program's exit status is then lost.
 pub struct HostCommand<'e> {
     host: &'e Host,
     keeper: &'e Keeper,

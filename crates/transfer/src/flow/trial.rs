@@ -111,18 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn the_number_that_fills_the_path_is_found_and_no_more() {
+    fn the_search_finds_the_smallest_tried_number_that_fills_the_path() {
         let full_at = |n: f64| move |count: usize| 3e6 * (count as f64).min(n);
         for (full, found) in [(1.0, 1), (2.0, 2), (4.0, 4), (8.0, 8), (100.0, 16)] {
             assert_eq!(try_on(16, full_at(full)).0, found, "full at {full}");
         }
-        // Five connections reach the full rate; of 4 and 8, which are tried, only 8 reaches it.
+        // Five connections fill the path. The search tries 4 and 8, and only 8 fill the path.
         assert_eq!(try_on(16, full_at(5.0)).0, 8);
         assert_eq!(try_on(6, full_at(100.0)).0, 6);
     }
 
     #[test]
-    fn one_bad_moment_ends_no_search_and_a_decline_does() {
+    fn one_number_that_is_no_better_does_not_end_the_search_and_two_in_a_row_do() {
         let hole = |count: usize| if count == 2 { 1e6 } else { 1e6 * count as f64 };
         assert_eq!(try_on(16, hole).0, 16);
         let decline = |count: usize| 8e6 / (count as f64 - 4.0).abs().max(1.0);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sources_that_differ_have_no_majority_and_both_are_named() {
+    fn two_different_sources_have_no_majority_and_the_error_names_both() {
         for other in [found("x", 9, 2, 5), found("x", 10, 1, 5)] {
             let error = judge(vec![found("x", 9, 1, 5), other]).unwrap_err();
             assert_eq!(error.kind, ErrorKind::RemoteFile);

@@ -147,7 +147,7 @@ mod tests {
     use longhaul_proto::units::Bytes;
 
     #[test]
-    fn a_limit_is_divided_by_the_receiver_if_possible_and_otherwise_evenly() {
+    fn the_receiver_divides_the_limit_if_it_can_otherwise_each_source_gets_an_equal_share() {
         let memory = Budget::new(Bytes::mebi(64)).unwrap();
         let mut shared = Shared {
             sources: 4,

@@ -87,7 +87,7 @@ impl Window {
     }
 
     fn lose(&mut self, now: Time, least: f64) {
-        // RFC 9438, 4.7 (fast convergence): a window that has not regained its last size leaves
+        // RFC 9438, 4.7 (fast convergence): a window that has not grown back to `most` leaves
         // room for new flows.
         self.most = if self.size < self.most { self.size * (1.0 + BETA) / 2.0 } else { self.size };
         self.size = (self.size * BETA).max(least);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_does_not_fit_is_refused_with_its_size() {
+    fn objects_that_fit_nowhere_are_refused_with_a_hint_to_tmpdir() {
         let error = Scratch::new(Bytes::new(u64::MAX)).err().unwrap().to_string();
         assert!(error.contains("need") && error.contains("TMPDIR"), "{error}");
     }
