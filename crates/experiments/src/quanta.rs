@@ -244,8 +244,8 @@ pub(crate) static FIG6: Experiment = Experiment {
 /// Figure 7's two situations: Mbit/s of object data, loss in per cent.
 const FIG7_LINES: [(f64, u64); 2] = [(611.0, 0), (682.0, 12)];
 const FIG7_MEGABYTES: [u64; 9] = [2, 5, 10, 25, 50, 100, 200, 450, 900];
-const LARGEST: &str = "in one segment it would need four times its size in memory, and the curves \
-                       are flat there";
+const LARGEST: &str = "in one segment 900 MB would need four times their size in memory, and the \
+                       curves are flat there";
 
 fn fig7_case(mbps: f64, loss: u64, megabytes: u64) -> String {
     format!("{megabytes} MB at {mbps} Mbit/s, loss {loss} %")

@@ -67,7 +67,7 @@ pub enum Published {
 
 impl Published {
     fn write(self, quantity: Quantity) -> String {
-        // Without trailing zeros, which the paper may not print.
+        // Without trailing zeros, because the paper does not always print them.
         let plain = |value: f64| {
             let text = quantity.unit.write(value);
             match text.contains('.') {
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_table_parses_to_the_same_table() {
+    fn the_simulated_and_emulated_values_and_runs_of_a_written_table_are_read_back() {
         let text = example().markdown(true);
         let said = read(&text);
         assert_eq!(said.len(), 3, "{text}");

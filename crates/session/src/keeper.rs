@@ -199,7 +199,7 @@ mod tests {
     use crate::{Carriers, Session};
 
     #[test]
-    fn a_write_to_the_stream_wakes_the_pulse() {
+    fn a_write_wakes_the_pulse_even_if_the_pulse_does_not_wait_at_that_moment() {
         run(async {
             let (near, _far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
             let keeper = near.keeper().expect("it is QUIC");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_of_much_data_raises_what_may_be_unread_and_unacknowledged() {
+    fn an_announcement_of_much_data_raises_the_limits_on_unread_and_unacknowledged_bytes() {
         run(async {
             let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
             assert!(is_near(takes(&mut near), 256 << 10));

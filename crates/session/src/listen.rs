@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_ipv6_listens_on_its_ipv4_and_a_taken_port_stays_taken() {
+    fn a_host_without_ipv6_listens_on_ipv4_and_a_port_in_use_remains_an_error() {
         use io::ErrorKind::{AddrInUse, AddrNotAvailable};
         let all = "[::]:7717";
         assert_eq!(bound(all, "[::1]:1", AddrInUse), Ok(all.to_owned()));
@@ -652,10 +652,10 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_validated_from_16_of_its_network_or_200_in_all() {
+    fn a_client_must_validate_its_address_from_16_handshakes_of_its_network_or_200_in_all() {
         assert!(!must_validate((15, 199), false));
         assert!(must_validate((16, 16), false) && must_validate((0, 200), false));
-        assert!(!must_validate((16, 200), true), "it has validated it");
+        assert!(!must_validate((16, 200), true), "the client has validated its address");
     }
 
     #[test]

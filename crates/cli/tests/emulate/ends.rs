@@ -15,7 +15,7 @@ fn a_program_killed_by_a_signal_gives_the_status_that_a_shell_gives() {
     ended.is(137, &[]);
 }
 
-/// Processes in a network namespace, named as `readlink` prints it.
+/// The processes in the network namespace `name`, which is written as `readlink` prints it.
 fn inhabitants(name: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("it is there").flatten();
     let links = entries.filter(|entry| {

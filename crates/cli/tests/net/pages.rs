@@ -16,7 +16,7 @@ use crate::rig::{Child, Ended, Host, Server, binary, need};
 /// The host on the page that runs the server.
 const SERVER: &str = "dtn.example.org";
 const SERVER_PROMPT: &str = "dtn$ ";
-/// Begins the line with a command's exit status, which follows its output.
+/// The first word of the line with a command's exit status. This line follows the command's output.
 const MARK: &str = "the-command-ended-with";
 
 /// A command of a page and the output shown below it, in which `…` stands for any text.
@@ -249,7 +249,8 @@ fn the_page_on_monitoring_can_be_followed() {
 /// The sections of docs/streaming.md whose commands need another program.
 const PROGRAMS: [&str; 2] = ["ffmpeg", "GStreamer"];
 
-/// The commands of clients in the section on `program`, or in those that need no other program.
+/// The commands of clients in the section on `program`; with `None`, in the sections that need no
+/// other program.
 fn commands(program: Option<&str>) -> Vec<String> {
     let page = text("streaming.md");
     let of = |section: &&str| {
@@ -269,7 +270,7 @@ fn run_page(folder: &Path, commands: &[String]) -> Ended {
     let serve = serve.expect("the page starts a server").command;
     // The page's command, with a free port and a real id.
     let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
-    let words = words.strip_prefix("longhaul serve ").expect("it was found by this");
+    let words = words.strip_prefix("longhaul serve ").expect("the step was found by this prefix");
     let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
     let server = Server::start_as(command.args(words.split(' ')).current_dir(folder));
     let verbs = ["stream send", "stream receive", "channel send", "channel receive"];
@@ -298,7 +299,7 @@ fn each_command_of_the_page_with_ffmpeg_works() {
         let mut probe = Command::new("ffprobe");
         probe.args(["-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames"]);
         let output = probe.args(["-of", "csv=p=0", name]).current_dir(folder.path()).output();
-        let text = String::from_utf8(output.expect("ffmpeg has it").stdout).expect("digits");
+        let text = String::from_utf8(output.expect("ffmpeg has ffprobe").stdout).expect("digits");
         text.lines().next().unwrap_or_default().to_owned()
     };
     assert_eq!(pictures("raw.mkv"), "40", "{ended}");
@@ -311,7 +312,8 @@ fn each_command_of_the_page_with_gstreamer_works() {
     let folder = tempfile::tempdir().unwrap();
     let ended = run_page(folder.path(), &commands(Some("GStreamer")));
     ended.is(0, &["40 frames on time"]);
-    // How many pictures of `bytes` bytes (as RGB) an Ogg file holds, and the bytes left over.
+    // Returns the number of pictures in an Ogg file, each of `bytes` bytes as RGB, and the bytes
+    // left over.
     let pictures = |name: &str, bytes: u64| {
         let mut decode = Command::new("gst-launch-1.0");
         let (from, to) = (format!("location={name}"), format!("location={name}.rgb"));

@@ -76,7 +76,7 @@ fn a_server_logs_the_comparison_of_replicas_and_its_result() {
 }
 
 #[test]
-fn an_unreachable_replica_is_reported_and_costs_nothing() {
+fn an_unreachable_replica_is_reported_and_does_not_fail_the_copy() {
     let content = bytes(3_000_000, 33);
     let mut star = Star::of_replicas(2, &content);
     star.signal(0, Signal::KILL);

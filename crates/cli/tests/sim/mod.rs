@@ -107,7 +107,7 @@ fn a_sweep_runs_every_combination_in_order() {
 }
 
 #[test]
-fn a_plot_shows_every_flow_that_received_over_time() {
+fn a_plot_names_the_flow_and_the_unit_and_an_unwritable_plot_is_an_error() {
     let case = Case::new(MIXED);
     let plot = case.folder.path().join("rates.svg");
     let run = case.run(&["--plot", plot.to_str().expect("a folder's name is UTF-8")]);

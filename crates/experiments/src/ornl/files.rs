@@ -13,7 +13,7 @@ use crate::table::Row;
 
 const DAYS: [&str; 2] = ["best case", "worst case"];
 
-/// Columns for which the study gives rate, lost, packets received and duplicates.
+/// The columns of a run for which the study gives rate, lost, packets received and duplicates.
 const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -25,7 +25,7 @@ const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     }
 }
 
-/// Columns for which the study gives all: rate, lost, retransmitted, sent, received, duplicates.
+/// The columns of a run for which the study gives all of them.
 const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -37,7 +37,7 @@ const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) 
     }
 }
 
-/// Columns for which the study gives only the rate.
+/// The columns of a run for which the study gives only the rate.
 const fn rate(rate: f64) -> Columns {
     Columns {
         rate: Some(rate),

@@ -109,7 +109,7 @@ mod tests {
     use crate::Place;
 
     #[test]
-    fn a_folder_under_construction_has_the_sticky_bit_despite_inheritance() {
+    fn a_folder_under_construction_is_recognised_also_with_an_inherited_set_group_id_bit() {
         let base = tempfile::tempdir().unwrap();
         std::fs::create_dir(base.path().join("d")).unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_kept_on_demand_and_its_set_id_bits_on_special_demand() {
+    fn permissions_keep_the_mode_and_only_set_id_also_keeps_its_set_id_bits() {
         let keep =
             |permissions, set_id| Keep { permissions, set_id, modified: None }.mode(&entry(0o4751));
         assert_eq!(keep(true, true), Some(0o4751));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_folder_has_its_mode_and_keeps_the_inherited_group() {
+    fn a_finished_folder_keeps_the_set_group_id_bit_unless_it_gets_the_source_permissions() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let finished = |permissions, before| {

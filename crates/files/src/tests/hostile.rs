@@ -107,7 +107,7 @@ impl ListMemory for Limit {
 }
 
 #[test]
-fn a_hundred_thousand_files_four_kilobytes_deep_take_16_mb() {
+fn a_hundred_thousand_files_with_paths_of_four_kilobytes_take_less_than_16_mb() {
     let mut listing = manifest::Listing::default();
     let entry = |kind| manifest::Entry::new(kind, 0o644, FileTime::default());
     let deepest = (0..16)
@@ -172,7 +172,7 @@ fn a_walk_that_exceeds_the_memory_ends() {
 }
 
 #[test]
-fn names_of_unreadable_files_are_charged_to_the_memory() {
+fn names_of_listed_paths_that_are_missing_are_charged_to_the_memory() {
     let ends = ends();
     write(ends.from.join("there"), b"x");
     let only = |number: u64| Filter::Only(format!("{number:0200}").into_bytes());

@@ -10,7 +10,7 @@ use super::*;
 use crate::watch::Held;
 
 #[test]
-fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
+fn the_copy_of_a_source_that_vanishes_shrinks_grows_or_changes_gets_no_final_name() {
     type Change<'a> = (&'a str, &'a dyn Fn(&Path));
     let changes: [Change<'_>; 5] = [
         ("No such file", &|path| std::fs::remove_file(path).unwrap()),
@@ -31,9 +31,8 @@ fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
         let mut copy =
             Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &SinkOptions::default())
                 .unwrap();
-        // The handle that is open by now must not hide the change. An unlinked file would still be
-        // read correctly through it, so in the two cases that remove the file the handle is not
-        // open yet.
+        // The second step opens a handle of `b`, which must not hide the change. An open handle can
+        // read an unlinked file, so the two cases that remove `b` skip both steps.
         let missing = copy.missing();
         if !matches!(reason, "No such file" | "symbolic link") {
             copy.step(missing[0]).unwrap();
@@ -96,7 +95,7 @@ fn a_small_file_that_fails_does_not_take_its_neighbours_along() {
 }
 
 #[test]
-fn a_failed_entry_names_its_needless_chunks() {
+fn a_failed_entry_returns_its_chunks_which_need_not_be_sent() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     write(ends.from.join("b"), &content(LARGE, 1));
@@ -110,7 +109,7 @@ fn a_failed_entry_names_its_needless_chunks() {
 }
 
 #[test]
-fn devices_sockets_and_our_own_remains_are_left_out_with_a_warning() {
+fn sockets_and_partial_files_in_a_source_are_left_out_with_a_warning() {
     let ends = ends();
     let _socket = UnixListener::bind(ends.from.join("socket")).unwrap();
     write(ends.from.join(".x.lh-part"), b"x");
@@ -483,7 +482,7 @@ fn an_equal_file_that_another_copy_is_about_to_write_is_no_failure() {
 }
 
 #[test]
-fn a_copy_takes_the_place_of_a_file_or_of_nothing() {
+fn a_copy_may_replace_a_regular_file_or_an_unused_name_also_through_a_link() {
     let ends = ends();
     write(ends.to.join("file"), b"f");
     for (link, to) in [("to_file", "file"), ("to_nothing", "gone"), ("circle", "circle")] {

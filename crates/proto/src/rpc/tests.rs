@@ -214,7 +214,7 @@ fn a_cancelled_call_stops_its_method_and_its_late_answer_is_ignored() {
     caller.cancel(id);
     assert_eq!(caller.on_message(Message::Answer(id, Ok(Vec::new()))), Ok(None));
     assert!(caller.is_busy(), "the cancellation waits to be sent");
-    let cancel = caller.poll(Time::ZERO).expect("it tells");
+    let cancel = caller.poll(Time::ZERO).expect("the cancellation");
     assert_eq!(callee.on_message(cancel, ROOM), Ok(Some(Order::Stop(id))));
     callee.answer(id, Ok(Vec::new()));
     assert_eq!((callee.poll(), callee.running()), (None, (0, 0)));
@@ -249,7 +249,7 @@ fn items_wait_for_their_reader() {
         caller.item(id, vec![1]).expect("short");
     }
     let sent: Vec<_> = core::iter::from_fn(|| caller.poll(Time::ZERO)).collect();
-    assert_eq!(sent.len(), 1 + CREDIT as usize, "the driver sends no more than is allowed");
+    assert_eq!(sent.len(), 1 + CREDIT as usize, "the caller sends no more than is allowed");
     for message in sent {
         callee.on_message(message, ROOM).expect("honest");
     }
@@ -415,7 +415,7 @@ fn credits_of_a_call_that_wait_to_be_sent_become_one_message() {
 }
 
 #[test]
-fn an_item_has_at_most_the_longest_length() {
+fn an_item_may_have_the_longest_length_and_a_longer_item_is_refused() {
     let (_, mut callee) = called(&[stream()]);
     let longest = Message::Item(1, vec![0; MAX_BODY]);
     assert!(matches!(callee.on_message(longest, ROOM), Ok(Some(Order::Item(1, _)))));

@@ -129,7 +129,7 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
 
 /// Returns the time that the deadline leaves for sending a payload: after half a round trip, the
 /// jitter, and the round trips and pauses of the repair rounds. The field `frame` of `needs` has
-/// the payload's length. `None` if no time is left. Equation 11 does not count the pauses.
+/// the payload's length. `None` if no time is left. Equation 11 reserves no time for pauses.
 pub(super) fn payload_time(needs: &Needs, path: &Path) -> Option<Span> {
     let resends = model::resends(needs.frame, path.symbol.into(), path.losses.ratio())?;
     let rounds = (path.rtt + PAUSE) * u64::from(resends) + PAUSE;

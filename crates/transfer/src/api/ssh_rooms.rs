@@ -25,8 +25,8 @@ use crate::session::{PeerId, allow};
 
 /// Files that identify this host by its name and its machine id.
 const HOST: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/machine-id"];
-/// How long a server without clients waits for a new client. Also how long a client's
-/// process waits for a server that it has started before it starts another.
+/// How long a server without clients waits for a new client. A client's process waits longer than
+/// this for a server that it has started, before it starts a second server.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long a client's process tries to reach the server.
 const START: Duration = Duration::from_secs(20);
@@ -42,8 +42,9 @@ const LINE: u64 = 4096;
 /// that only this user may open. The server admits each id as long as its ssh runs. The server ends
 /// about 5 s after the last ssh has ended.
 ///
-/// Several hosts may share the home folder. So the names of the socket and of the server's lock
-/// contain a digest of the host's name and machine id.
+/// Several hosts may share the home folder, and several identities may share the folder of the
+/// socket. So the names of the socket and of the server's lock contain a digest of the host's name,
+/// the machine id and the path of the identity's folder.
 #[derive(Clone, Debug)]
 pub struct SshRooms {
     folder: PathBuf,

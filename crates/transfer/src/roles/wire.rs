@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_whose_unread_messages_find_no_memory_is_lost_immediately() {
+    fn a_session_is_lost_immediately_when_unread_messages_exceed_the_memory() {
         run(async {
             let local = tokio::task::LocalSet::new();
             local

@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// Passes `trains` a report of only datagrams that were sent before the first rate applied.
+/// Passes `trains` a report that covers only datagrams sent before the first rate applied.
 fn trickled(trains: &mut Trains, rtt: Span) {
     let pulse = Pulse { highest: 100, ..Pulse::default() };
     trains.epoch.from = 160;
     trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(rtt)));
 }
 
-/// A first train that takes `span` and arrives at `steps` times after its first datagram.
+/// A first train that takes `span`. Its datagrams after the first arrive at `steps` distinct times.
 fn first_train(span: Span, steps: u32) -> Train {
     Train { span, steps, ..train(0, steps) }
 }
