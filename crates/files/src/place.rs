@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::store::buffers::Store;
@@ -49,12 +49,21 @@ impl Root {
         Dir::open_ambient_dir(path, ambient_authority()).map(|root| Root(Arc::new(root)))
     }
 
-    /// Opens a folder below this one.
+    /// Opens a folder below this one. Follows no link: a client that may write to a part of `path`
+    /// may have put the link there.
     ///
     /// # Errors
-    /// As [`Root::open`]; or the path leads out of this folder.
+    /// As [`Root::open`]; or the path is absolute, or has a link or `..`.
     pub fn below(&self, path: &Path) -> io::Result<Root> {
-        self.0.open_dir(path).map(|root| Root(Arc::new(root)))
+        let mut root = self.0.try_clone()?;
+        for part in path.components() {
+            root = match part {
+                Component::CurDir => continue,
+                Component::Normal(name) => real::open_below(&root, name)?,
+                _ => return Err(io::ErrorKind::InvalidInput.into()),
+            };
+        }
+        Ok(Root(Arc::new(root)))
     }
 
     /// Removes the folder at `path` with its content; links in it are removed, not followed.
@@ -311,7 +320,6 @@ mod tests {
         assert!(child.join(b"c").join(b"d").is_folder().is_err(), "its parent is missing");
         let below = root.below(Path::new("a")).unwrap();
         assert!(Place::Within { root: below, path: "b".into() }.is_folder().unwrap());
-        assert!(root.below(Path::new("..")).is_err());
         let memory = MemoryFolder::new(10);
         memory.put(OsStr::new("x"), b"1".to_vec());
         let store = Place::Stored { root: Store::from(&memory), path: "".into() };
@@ -319,6 +327,23 @@ mod tests {
         assert!(store.is_folder().unwrap() && !file.is_folder().unwrap());
         assert_eq!((file.path(), file.parent().path()), (Path::new("x"), Path::new("")));
         assert!(file.may_be_replaced().unwrap());
+    }
+
+    #[test]
+    fn no_link_on_the_way_to_a_folder_below_a_root_is_followed() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir_all(top.path().join("proj/y")).unwrap();
+        fs::create_dir_all(top.path().join("secret/y")).unwrap();
+        fs::write(top.path().join("file"), "").unwrap();
+        symlink("../secret", top.path().join("proj/last")).unwrap();
+        symlink("secret", top.path().join("first")).unwrap();
+        let root = Root::open(top.path()).unwrap();
+        for path in ["", ".", "proj", "proj/y/", "./proj/./y"] {
+            assert!(root.below(Path::new(path)).is_ok(), "{path}");
+        }
+        for path in ["proj/last", "proj/last/", "first/y", "..", "proj/..", "/", "file", "none"] {
+            assert!(root.below(Path::new(path)).is_err(), "{path}");
+        }
     }
 
     #[test]

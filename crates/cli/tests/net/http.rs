@@ -194,6 +194,19 @@ fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
 }
 
 #[test]
+fn a_link_that_replaces_the_folder_of_a_token_is_not_followed() {
+    let http = Http::new(&[]);
+    write(&http.data.join("secret/file"), b"s");
+    is(&http.put(WRITER, "/file", b"f"), 201);
+    fs::rename(http.data.join("in"), http.data.join("old")).unwrap();
+    symlink("secret", http.data.join("in")).unwrap();
+    is(&http.ask(WRITER, "GET", "/file", ""), 404);
+    is(&http.put(WRITER, "/new", b"n"), 404);
+    is(&http.ask(WRITER, "DELETE", "/file", ""), 404);
+    assert_eq!(fs::read_dir(http.data.join("secret")).unwrap().count(), 1);
+}
+
+#[test]
 fn public_folders_are_readable_and_read_only_servers_refuse_all_writes() {
     let http = Http::new(&["--http-public", "--read-only"]);
     write(&http.data.join("file"), b"f");

@@ -1,5 +1,6 @@
 //! The file system of this host. Each entry is reached through an open handle of its folder.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -8,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use cap_std::fs::Dir;
 use rustix::fs::{
     Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom,
     Stat, Timespec, Timestamps, UTIME_OMIT,
@@ -89,6 +91,13 @@ pub(crate) fn open_path(path: &Path) -> io::Result<SharedFolder> {
 /// operations (`O_PATH`).
 pub(crate) fn open_again(handle: impl AsFd) -> io::Result<SharedFolder> {
     Ok(folder(patiently(|| rustix::fs::openat(&handle, ".", FOLDER, Mode::empty()))?))
+}
+
+/// Opens the folder `name` for path operations only. Fails on a link.
+pub(crate) fn open_below(folder: impl AsFd, name: &OsStr) -> io::Result<Dir> {
+    let how = OFlags::PATH.union(OFlags::DIRECTORY).union(NO_LINK);
+    let handle = patiently(|| rustix::fs::openat(&folder, name, how, Mode::empty()))?;
+    Ok(Dir::from_std_file(handle.into()))
 }
 
 fn folder(handle: OwnedFd) -> SharedFolder {

@@ -248,7 +248,7 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
     );
     Error::new(ErrorKind::LocalFile, what)
         .at(folder)
-        .advise("create this folder below the root on the server")
+        .advise("create this folder below the root on the server, without a link in its path")
 }
 
 /// Resolves `~` and paths below it, as the shell behind scp does. Homes of other users (`~name`)
@@ -320,6 +320,27 @@ mod tests {
         assert!(door.may_read(&peer).unwrap());
         door.allow(vec![entry(":wo")]).unwrap();
         assert!(!door.may_read(&peer).unwrap());
+    }
+
+    #[test]
+    fn a_link_that_replaces_the_folder_of_a_right_is_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["proj/y", "secret"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let peer = crate::session::Identity::generate().id();
+        let allow = vec![allow::parse(&format!("{peer}:rw:proj/y")).unwrap()];
+        let root = root.path().to_owned();
+        let options =
+            ServeOptions { root: root.clone(), allow: allow.clone(), ..ServeOptions::default() };
+        let door = Door::open(&options).unwrap();
+        let place = || door.place(&peer, Path::new("x"), Access::Write);
+        assert!(place().is_ok());
+        std::fs::remove_dir(root.join("proj/y")).unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("proj/y")).unwrap();
+        let error = place().unwrap_err();
+        assert!(error.advice.is_some_and(|advice| advice.contains("without a link")));
+        assert!(door.allow(allow).is_err() && Door::open(&options).is_err());
     }
 
     #[test]
