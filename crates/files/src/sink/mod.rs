@@ -189,6 +189,8 @@ pub struct Sink {
     /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
+    /// Bytes of the reasons that the source gave for its failures.
+    reason_bytes: usize,
     /// The hash over the BLAKE3 hashes of whole large files, in the manifest's order.
     roots: SequenceHasher,
     /// The hash over the values of packed chunks, in order.
@@ -260,6 +262,7 @@ impl Sink {
             most_unsynced: MOST_UNSYNCED,
             has_synced_folders: false,
             failures: Vec::new(),
+            reason_bytes: 0,
             roots: SequenceHasher::default(),
             packed: SequenceHasher::default(),
             single_root: None,

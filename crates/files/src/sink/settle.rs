@@ -12,6 +12,9 @@ use crate::{Extent, Failure, Kind};
 /// only.
 const WHOLE_PATHS: usize = 4096;
 
+/// Maximum bytes of the reasons from the source that are stored.
+const REASON_BYTES: usize = 1 << 20;
+
 impl Sink {
     /// Marks an entry as failed at the source: it never gets its final name. Returns the chunks
     /// that are no longer needed.
@@ -20,6 +23,10 @@ impl Sink {
     pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
         let is_due = self.states.get(entry as usize) == Some(&State::Due);
         if is_due {
+            // The source may name millions of files, with kilobytes of text for each.
+            self.reason_bytes = self.reason_bytes.saturating_add(reason.len());
+            let is_short = self.reason_bytes <= REASON_BYTES;
+            let reason = if is_short { reason } else { "it failed at the source" };
             // The sender may have sent zeros instead of the file's content, so the file's journal
             // (the list of written chunks) cannot be trusted.
             if let Some(large) = self.larges.remove(&entry)
@@ -146,6 +153,21 @@ mod tests {
         let paths: Vec<&[u8]> =
             sink.failures[WHOLE_PATHS - 1..].iter().map(|it| &*it.path).collect();
         assert_eq!(paths, [&b"d/large"[..], b"small"]);
+    }
+
+    #[test]
+    fn after_a_mebibyte_of_reasons_from_the_source_no_further_reason_is_stored() {
+        let top = tempfile::tempdir().unwrap();
+        let kept = |len| {
+            let mut sink = sink(top.path());
+            sink.fail_entry(1, &"w".repeat(len));
+            sink.fail_entry(2, "why");
+            sink.failures().iter().map(|it| it.reason.len()).collect::<Vec<_>>()
+        };
+        let short = "it failed at the source".len();
+        assert_eq!(kept(REASON_BYTES - 3), [REASON_BYTES - 3, 3]);
+        assert_eq!(kept(REASON_BYTES - 2), [REASON_BYTES - 2, short]);
+        assert_eq!(kept(REASON_BYTES + 1), [short; 2]);
     }
 
     #[test]
