@@ -158,6 +158,27 @@ impl VirtualObject {
         runs.map(move |(start, end)| first + start..first + end)
     }
 
+    /// Returns whether `is_wanted` holds for any file in chunk `chunk`. Starts at `entry`, which is
+    /// in the chunk, and continues outwards to both sides. If a caller settles the files of a chunk
+    /// one by one, in any order, the search for one that is not settled stays cheap.
+    pub(crate) fn any_near(&self, chunk: u64, entry: u32, is_wanted: impl Fn(u32) -> bool) -> bool {
+        let start = chunk * CHUNK;
+        let end = start.saturating_add(CHUNK);
+        let (before, after) =
+            self.files.split_at(self.files.partition_point(|(number, _)| *number < entry));
+        let mut before = before.iter().rev().take_while(|file| self.end_of(file) > start);
+        let mut after = after.iter().take_while(|(_, at)| *at < end);
+        loop {
+            let (one, other) = (before.next(), after.next());
+            if one.or(other).is_none() {
+                return false;
+            }
+            if one.into_iter().chain(other).any(|(number, _)| is_wanted(*number)) {
+                return true;
+            }
+        }
+    }
+
     /// Returns whether entry `entry` has its own chunks and a journal.
     pub fn is_large(&self, entry: u32) -> bool {
         self.manifest.is_large(entry)
@@ -237,6 +258,35 @@ mod tests {
         let object = object(Shape::File, &[5], 0);
         assert_eq!(object.chunk_kind(0), Some(ChunkKind::Large { entry: 0, chunk: 0 }));
         assert_eq!((object.len(), object.implied()), (5, vec![]));
+    }
+
+    #[test]
+    fn files_of_one_chunk_are_settled_in_any_order_without_quadratic_work() {
+        let files = 1 << 12;
+        let object = object(Shape::Contents, &[&[CHUNK - 7][..], &vec![1; files]].concat(), 0);
+        let (first, last) = (8, files as u32);
+        assert_eq!(
+            (object.chunks_of(7), object.chunks_of(first), object.chunks()),
+            (0..1, 1..2, 2)
+        );
+        let halves = (0..13).flat_map(|zeros| {
+            (first..=last).filter(move |number| number.trailing_zeros() == zeros)
+        });
+        let orders: [Vec<u32>; 3] =
+            [(first..=last).collect(), (first..=last).rev().collect(), halves.collect()];
+        for order in orders {
+            let (mut due, looks) = (vec![true; files + 1], std::cell::Cell::new(0));
+            for (settled, entry) in (1..).zip(&order) {
+                due[*entry as usize] = false;
+                let is_due = |other: u32| {
+                    looks.set(looks.get() + 1);
+                    assert!((first..=last).contains(&other), "it is in another chunk");
+                    due[other as usize]
+                };
+                assert_eq!(object.any_near(1, *entry, is_due), settled < order.len());
+            }
+            assert!(looks.get() < 32 * files, "{} looks", looks.get());
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Sink, State, space};
 use crate::error::Error;
 use crate::place::{as_path, file_error};
-use crate::{Extent, Failure, Kind};
+use crate::{Failure, Kind};
 
 /// Number of failures that store their whole path of up to 4 KiB; further failures store the name
 /// only.
@@ -85,8 +85,8 @@ impl Sink {
 
     pub(super) fn settle_chunks(&mut self, entry: u32) {
         for chunk in self.object.chunks_of(entry) {
-            let is_due = |extent: Extent| self.states[extent.entry as usize] == State::Due;
-            if self.needed.has(chunk) && !self.object.extents(chunk).any(is_due) {
+            let is_due = |other| self.states[other as usize] == State::Due;
+            if self.needed.has(chunk) && !self.object.any_near(chunk, entry, is_due) {
                 self.set_needless(chunk);
             }
         }
