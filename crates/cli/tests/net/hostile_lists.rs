@@ -29,6 +29,11 @@ struct Entry {
     kind: u32,
     #[prost(uint64, tag = "4")]
     size: u64,
+    #[prost(bool, tag = "5")]
+    sparse: bool,
+    /// Start and end of each hole, as chunk numbers.
+    #[prost(uint64, repeated, tag = "6")]
+    holes: Vec<u64>,
     #[prost(bytes = "vec", tag = "7")]
     target: Vec<u8>,
     #[prost(uint32, tag = "8")]
@@ -167,6 +172,20 @@ fn a_list_of_a_million_entries_is_planned_in_bounded_memory() {
     // The limit is 671 bytes for each entry.
     assert!(peak < 640 << 20, "{peak} bytes");
     assert!(content(&pair.there).is_empty());
+}
+
+#[test]
+fn the_plan_of_a_huge_sparse_file_is_charged_to_the_memory() {
+    let pair = Pair::with(&["--memory=64Mi"]);
+    let sparse = |size: u64| Entry { size, sparse: true, holes: vec![0, size >> 20], ..file(b"x") };
+    let push = |size| {
+        let ask = liar::request(Direction::Push, "");
+        let ask = Request { protocol: String::new(), dry_run: true, ..ask };
+        liar::talk(&pair, [Message::Request(ask), liar::offer(list(&[sparse(size)]), size)]).1
+    };
+    assert_eq!(push(1 << 40), None);
+    let refused = push(1 << 50).expect("a plan of a pebibyte needs 512 MiB").to_string();
+    assert!(refused.contains("needs at least 512 MiB of memory"), "{refused}");
 }
 
 #[test]

@@ -111,16 +111,20 @@ fn run(inbox: &JobInbox) {
     }
 }
 
+/// Maximum bits that a destination keeps for each chunk, even for chunks in holes: in its set of
+/// missing chunks, in two sets of a large file, and in another set during the plan.
+const BITS: u64 = 4;
+
 /// Decodes the list of files from the other side, and charges the memory of the encoded and the
-/// decoded list. The charge for the encoded list stays, because the digest of a tree encodes the
-/// list again at the end.
-fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
+/// decoded list, and of the plan for `chunks` chunks. The charge for the encoded list stays,
+/// because the digest of a tree encodes the list again at the end.
+fn read_list(encoded: &[u8], chunks: u64, memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
     let refused = |error| {
         let what = format!("the other side's list of files is refused: {error}");
         Error::new(ErrorKind::Unreachable, what)
     };
     let measured = Manifest::measure(encoded).map_err(refused)?;
-    memory.hold(encoded.len() as u64 + measured.bytes())?;
+    memory.hold(encoded.len() as u64 + measured.bytes() + chunks * BITS / 8)?;
     measured.read().map_err(refused)
 }
 
@@ -295,7 +299,8 @@ impl Writer {
             let what = "the received manifest differs from the offered one";
             return Err(Error::new(ErrorKind::Verification, what));
         }
-        let manifest = Arc::new(read_list(encoded, &mut *self.list)?);
+        let chunks = self.offer.object_len.div_ceil(CHUNK);
+        let manifest = Arc::new(read_list(encoded, chunks, &mut *self.list)?);
         let object = VirtualObject::new(&manifest, self.offer.manifest_len);
         if object.len() != self.offer.object_len {
             let what = format!(
