@@ -9,7 +9,7 @@ use std::path::Path;
 use super::list::{self, NameKind, Named};
 use super::names;
 use super::place::{Found, Place, as_path, show};
-use super::store::{self, Folder, OpenFile, SharedFolder};
+use super::store::{self, Folder, OpenFile, SharedFolder, unless_refused};
 
 /// Returns the attributes of `place`; follows links as far as the place allows.
 ///
@@ -34,8 +34,8 @@ fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
     Ok((place.parent().folder()?, name))
 }
 
-/// A file that is written under a temporary name until it is complete. Dropping this value earlier
-/// removes the file.
+/// A file that is written under a temporary name until it is complete. Until then, only its owner
+/// can read it. Dropping this value earlier removes the file.
 #[derive(Debug)]
 pub struct NewFile {
     folder: SharedFolder,
@@ -52,20 +52,12 @@ impl NewFile {
     /// `IsADirectory` if `place` is a folder; else the system's error.
     pub fn begin(place: &Place) -> io::Result<NewFile> {
         let (folder, name) = parent_and_name(place)?;
-        let mode = match folder.look_if_there(&name)? {
-            Some(there) if there.kind == NameKind::Folder => {
-                return Err(io::ErrorKind::IsADirectory.into());
-            }
-            Some(there) if there.kind == NameKind::File => Some(there.mode & 0o777),
-            _ => None,
-        };
-        let partial = names::unique(&name);
-        let file = folder.create(&partial, 0o666)?;
-        let new = NewFile { folder, name, partial: Some(partial), file, written: 0 };
-        if let Some(mode) = mode {
-            new.file.set_mode(mode)?;
+        if folder.look_if_there(&name)?.is_some_and(|there| there.kind == NameKind::Folder) {
+            return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok(new)
+        let partial = names::unique(&name);
+        let file = folder.create(&partial, 0o600)?;
+        Ok(NewFile { folder, name, partial: Some(partial), file, written: 0 })
     }
 
     /// Appends `bytes`.
@@ -78,7 +70,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// Syncs the content and gives the file its name. Calls `judge` directly before the rename, and
+    /// Gives the file its final mode, syncs it and gives it its name. Calls `judge` directly before the rename, and
     /// removes the file if `judge` returns `None`. Keeps the value of `judge`, such as a lock,
     /// until the file has its name. Returns whether the file has its name.
     ///
@@ -90,6 +82,9 @@ impl NewFile {
         replaces: bool,
         judge: impl FnOnce() -> io::Result<Option<T>>,
     ) -> io::Result<bool> {
+        let mode = self.folder.permissions(&self.name)?;
+        let mode = mode.unwrap_or_else(|| 0o666 & !self.folder.withheld());
+        unless_refused(self.file.set_mode(mode))?;
         self.file.sync_all()?;
         let partial = self.partial.as_deref().ok_or_else(store::not_found)?;
         let Some(kept) = judge()? else { return Ok(false) };
@@ -315,11 +310,21 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_in_place_of_a_link_does_not_take_the_mode_of_the_link() {
+    fn a_new_file_is_private_until_it_is_complete() {
         let top = tempfile::tempdir().unwrap();
-        symlink("nowhere", top.path().join("link")).unwrap();
-        let new = NewFile::begin(&at(top.path(), "link")).unwrap();
-        assert_eq!(new.file.attributes().unwrap().mode & 0o111, 0);
+        let top = top.path();
+        fs::write(top.join("old"), "old").unwrap();
+        fs::set_permissions(top.join("old"), fs::Permissions::from_mode(0o4644)).unwrap();
+        symlink("nowhere", top.join("link")).unwrap();
+        fs::write(top.join("plain"), "").unwrap();
+        let mode = |name: &str| fs::metadata(top.join(name)).unwrap().permissions().mode() & 0o7777;
+        for (name, last) in [("old", 0o644), ("new", mode("plain")), ("link", mode("plain"))] {
+            let mut new = NewFile::begin(&at(top, name)).unwrap();
+            new.write(b"secret").unwrap();
+            assert_eq!(new.file.attributes().unwrap().mode, 0o600, "{name}");
+            assert!(new.finish_if(true, || Ok(Some(()))).unwrap());
+            assert_eq!(mode(name), last, "{name}");
+        }
     }
 
     #[test]

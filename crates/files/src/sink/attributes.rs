@@ -4,7 +4,7 @@ use std::io;
 
 use crate::Entry;
 use crate::manifest::FileTime;
-use crate::store::{Attributes, File, Folder, NameKind};
+use crate::store::{Attributes, File, Folder, unless_refused};
 
 pub(super) const PARTIAL_FILE: u32 = 0o600;
 
@@ -42,9 +42,8 @@ impl Keep {
         if let Some(mode) = self.mode(entry) {
             return Ok(mode);
         }
-        let found = replaced.map_or(Ok(None), |name| folder.look_if_there(name))?;
-        let file = found.filter(|found| found.kind == NameKind::File);
-        Ok(file.map_or_else(|| new_mode(folder, entry), |file| file.mode & 0o777))
+        let kept = replaced.map_or(Ok(None), |name| folder.permissions(name))?;
+        Ok(kept.unwrap_or_else(|| new_mode(folder, entry)))
     }
 
     pub(super) fn mode(self, entry: &Entry) -> Option<u32> {
@@ -82,22 +81,6 @@ impl Keep {
 /// folder inherits the default access control list that limits the mode.
 fn new_mode(folder: &dyn Folder, entry: &Entry) -> u32 {
     entry.mode & 0o777 & !folder.withheld()
-}
-
-/// Ignores a refusal to set a mode that the user did not request, because a file system may have no
-/// permissions.
-pub(super) fn unless_refused(set: io::Result<()>) -> io::Result<()> {
-    match set {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
-            ) =>
-        {
-            Ok(())
-        }
-        set => set,
-    }
 }
 
 #[cfg(test)]
@@ -170,15 +153,6 @@ mod tests {
         assert_eq!(finished(false, 0o1700), (new, false));
         assert_eq!(finished(false, 0o3700), (0o2000 | new, false));
         assert_eq!(finished(true, 0o3700), (0o1775, true));
-    }
-
-    #[test]
-    fn only_a_refusal_to_set_a_mode_is_ignored() {
-        let set = |kind: io::ErrorKind| unless_refused(Err(kind.into())).map_err(|e| e.kind());
-        assert_eq!(set(io::ErrorKind::PermissionDenied), Ok(()));
-        assert_eq!(set(io::ErrorKind::Unsupported), Ok(()));
-        assert_eq!(set(io::ErrorKind::NotFound), Err(io::ErrorKind::NotFound));
-        assert!(unless_refused(Ok(())).is_ok());
     }
 
     #[test]

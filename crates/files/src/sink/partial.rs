@@ -10,9 +10,9 @@
 use std::io;
 use std::ops::Range;
 
-use super::attributes::{PARTIAL_FILE, unless_refused};
+use super::attributes::PARTIAL_FILE;
 use super::bits::Bits;
-use crate::store::{self, Access, Attributes, File, Folder, NameKind, OpenFile};
+use crate::store::{self, Access, Attributes, File, Folder, NameKind, OpenFile, unless_refused};
 use crate::walk::holes_of;
 use crate::{CHUNK, names};
 

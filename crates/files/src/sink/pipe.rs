@@ -9,14 +9,14 @@ use std::io;
 use std::sync::Arc;
 
 use super::MOST_UNSYNCED;
-use super::attributes::{Keep, unless_refused};
+use super::attributes::Keep;
 use super::destination::Ground;
 use super::{partial, space};
 use crate::digest::{Digest, StreamRoot, stream_value};
 use crate::error::{Error, FileErrorKind};
 use crate::manifest::FileTime;
 use crate::place::{Place, file_error};
-use crate::store::{self, OpenFile};
+use crate::store::{self, OpenFile, unless_refused};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
 /// Number of chunks, counted from the first missing one, that may arrive.

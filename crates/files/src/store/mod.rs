@@ -191,6 +191,13 @@ pub(crate) trait Folder: Debug + Send + Sync {
         real::umask()
     }
 
+    /// Returns the permissions that a file gets if it replaces the regular file `name`: those of
+    /// that file, without set-id bits. `None` if there is no such file.
+    fn permissions(&self, name: &[u8]) -> io::Result<Option<u32>> {
+        let found = self.look_if_there(name)?.filter(|found| found.kind == NameKind::File);
+        Ok(found.map(|found| found.mode & 0o777))
+    }
+
     fn may_write(&self) -> io::Result<()>;
 
     fn may_read(&self, name: &[u8]) -> io::Result<()>;
@@ -335,6 +342,22 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
+/// Ignores a refusal to set a mode that the user did not request, because a file system may have no
+/// permissions.
+pub(crate) fn unless_refused(set: io::Result<()>) -> io::Result<()> {
+    match set {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        set => set,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -460,6 +483,15 @@ mod tests {
         let file = folder.open(b"x", Access::Read).expect("it is there");
         assert!(file.write_all_at(b"y", 0).is_err());
         assert!(is_link(&Errno::LOOP.into()) && !is_link(&Errno::NOENT.into()));
+    }
+
+    #[test]
+    fn only_a_refusal_to_set_a_mode_is_ignored() {
+        let set = |kind: io::ErrorKind| unless_refused(Err(kind.into())).map_err(|e| e.kind());
+        assert_eq!(set(io::ErrorKind::PermissionDenied), Ok(()));
+        assert_eq!(set(io::ErrorKind::Unsupported), Ok(()));
+        assert_eq!(set(io::ErrorKind::NotFound), Err(io::ErrorKind::NotFound));
+        assert!(unless_refused(Ok(())).is_ok());
     }
 
     #[test]
