@@ -57,8 +57,8 @@ pub struct RangeFile {
     file: OpenFile,
     stamp: Stamp,
     path: PathBuf,
-    /// The folder of a new file, until it is synced.
-    created_in: Option<SharedFolder>,
+    /// The folder of a file that is open for changes, until the folder is synced.
+    unsynced: Option<SharedFolder>,
     /// The number of hard links of a file that is open for changes.
     links: Option<u64>,
 }
@@ -89,7 +89,7 @@ impl RangeFile {
                     return Err(io::Error::other("it is not a regular file"));
                 }
                 let (stamp, path) = (Stamp::of(&attributes), place.named().to_owned());
-                Ok(RangeFile { file, stamp, path, created_in: None, links: None })
+                Ok(RangeFile { file, stamp, path, unsynced: None, links: None })
             }
         }
     }

@@ -6,7 +6,7 @@ use super::{RangeFile, Stamp};
 use crate::error::{Error, FileErrorKind};
 use crate::names;
 use crate::place::{Found, Place, file_error};
-use crate::store::{self, Access, NameKind, SharedFolder};
+use crate::store::{self, Access, NameKind};
 
 impl RangeFile {
     /// Opens the file at `place` for reads and changes in place, and creates it if it is missing.
@@ -54,10 +54,10 @@ impl RangeFile {
         if attributes.links > 1 && matches!(place, Place::Within { .. }) {
             return Err(refused("has several names, which may be outside the served folder"));
         }
-        let created_in: Option<SharedFolder> = is_new.then_some(parent);
         let (stamp, path) = (Stamp::of(&attributes), path.to_owned());
         let links = Some(attributes.links);
-        Ok(RangeFile { file, stamp, path, created_in, links })
+        // A writer that created the file earlier may not have synced its name.
+        Ok(RangeFile { file, stamp, path, unsynced: Some(parent), links })
     }
 
     /// Writes `bytes` at `at`, reads them back and compares them. The file grows if the bytes end
@@ -97,16 +97,16 @@ impl RangeFile {
         self.renew(len)
     }
 
-    /// Waits until the content, and the name of a new file, are on the disk.
+    /// Waits until the content and the name of the file are on the disk.
     ///
     /// # Errors
     /// The system's error (`File`), or another program changed or replaced the file (`Unfinished`).
     /// After an error, data written since the last sync may be lost.
     pub fn sync(&mut self) -> Result<(), Error> {
         let synced = self.file.sync_all();
-        let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));
+        let named = synced.and_then(|()| self.unsynced.iter().try_for_each(|folder| folder.sync()));
         named.map_err(|error| file_error("sync", &self.path, &error))?;
-        self.created_in = None;
+        self.unsynced = None;
         // If another file has taken the name, closing this file loses the changes.
         self.check()?;
         Ok(())
@@ -141,6 +141,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::store::buffers::Store;
+    use crate::store::memory::Disk;
     use crate::{CHUNK, ChunkValues, Root};
 
     fn open(top: &Path, path: &str) -> Result<RangeFile, Error> {
@@ -175,6 +177,22 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"0x\0\0");
         open(top.path(), "new").unwrap().sync().unwrap();
         assert_eq!(fs::read(top.path().join("new")).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_sync_stores_the_name_of_a_file_that_an_earlier_writer_created_and_did_not_sync() {
+        for seed in 0..20 {
+            let disk = Disk::new(seed);
+            let place = || Place::Stored { root: Store(disk.root()), path: "data".into() };
+            drop(RangeFile::open_to_change(&place()).unwrap());
+            let mut file = RangeFile::open_to_change(&place()).unwrap();
+            file.write(0, b"x").unwrap();
+            file.sync().unwrap();
+            drop(file);
+            disk.power_cut();
+            let found = RangeFile::open(&place()).map(|file| file.stamp().size);
+            assert_eq!(found, Ok(1), "seed {seed}");
+        }
     }
 
     #[test]
