@@ -195,7 +195,15 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// that file, without set-id bits. `None` if there is no such file.
     fn permissions(&self, name: &[u8]) -> io::Result<Option<u32>> {
         let found = self.look_if_there(name)?.filter(|found| found.kind == NameKind::File);
-        Ok(found.map(|found| found.mode & 0o777))
+        let granted = |found: Attributes| found.mode & (0o707 + self.granted_to_group(name) * 0o10);
+        Ok(found.map(granted))
+    }
+
+    /// Returns the permissions of the owning group in the access control list of the file `name`;
+    /// 7 without such a list. With a list, the group bits of the mode are the list's mask, which
+    /// must not become the group's permissions in a file without a list.
+    fn granted_to_group(&self, _name: &[u8]) -> u32 {
+        0o7
     }
 
     fn may_write(&self) -> io::Result<()>;

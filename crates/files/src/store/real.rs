@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -58,22 +58,59 @@ fn umask_by_syscall() -> u32 {
     umask.bits() as u32
 }
 
+const USER_OBJ: u16 = 1;
+const GROUP_OBJ: u16 = 4;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+/// An access control list (acl(5)). Linux stores the list as a version, then tag, permissions and
+/// id of each entry, in little-endian order.
+struct AccessList(Vec<u8>);
+
+impl AccessList {
+    /// Reads a list with `get`, which copies it into a buffer and returns its length. `None` if
+    /// there is no list.
+    fn read(get: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Option<AccessList> {
+        // Most lists are short. Linux stores at most 64 KiB.
+        for room in [1 << 10, 1 << 16] {
+            let mut list = vec![0; room];
+            match get(&mut list) {
+                Err(Errno::RANGE) => {}
+                len => {
+                    list.truncate(len.ok()?);
+                    return Some(AccessList(list));
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the permissions of the first entry with `tag`.
+    fn granted(&self, tag: u16) -> Option<u32> {
+        let (entries, _) = self.0.get(4..)?.as_chunks::<8>();
+        let has_tag = |entry: &&[u8; 8]| u16::from_le_bytes([entry[0], entry[1]]) == tag;
+        entries.iter().find(has_tag).map(|entry| u32::from(entry[2] & 7))
+    }
+}
+
 /// Returns the permission bits that the default access control list of a folder grants to new
-/// entries (acl(5)); `None` without such a list. Linux stores the list as a version, then tag,
-/// permissions and id of each entry, in little-endian order.
+/// entries; `None` without such a list.
 fn granted_by_default(folder: impl AsFd) -> Option<u32> {
-    const USER_OBJ: u16 = 1;
-    const GROUP_OBJ: u16 = 4;
-    const MASK: u16 = 0x10;
-    const OTHER: u16 = 0x20;
-    let mut list = [0; 1024];
-    let len = rustix::fs::fgetxattr(folder, "system.posix_acl_default", &mut list).ok()?;
-    let (entries, _) = list.get(4..len)?.as_chunks::<8>();
-    let of = |wanted: u16| {
-        let tag = |entry: &&[u8; 8]| u16::from_le_bytes([entry[0], entry[1]]) == wanted;
-        entries.iter().find(tag).map(|entry| u32::from(entry[2] & 7))
-    };
-    Some(of(USER_OBJ)? * 0o100 + of(MASK).or(of(GROUP_OBJ))? * 0o10 + of(OTHER)?)
+    let get = |list: &mut [u8]| rustix::fs::fgetxattr(&folder, "system.posix_acl_default", list);
+    let list = AccessList::read(get)?;
+    let group = list.granted(MASK).or(list.granted(GROUP_OBJ))?;
+    Some(list.granted(USER_OBJ)? * 0o100 + group * 0o10 + list.granted(OTHER)?)
+}
+
+/// Returns the permissions of the owning group in the access control list of the file `name`;
+/// `None` without such a list.
+fn granted_to_group(folder: impl AsFd, name: &[u8]) -> Option<u32> {
+    // A path through /proc needs no right to open the file.
+    let path = format!("/proc/self/fd/{}/", folder.as_fd().as_raw_fd()).into_bytes();
+    let path = [&path, name].concat();
+    let get =
+        |list: &mut [u8]| rustix::fs::lgetxattr(path.as_slice(), "system.posix_acl_access", list);
+    AccessList::read(get)?.granted(GROUP_OBJ)
 }
 
 #[derive(Debug)]
@@ -282,6 +319,10 @@ impl Folder for RealFolder {
         Ok(rustix::fs::utimensat(&self.0, name, &times(modified), how)?)
     }
 
+    fn granted_to_group(&self, name: &[u8]) -> u32 {
+        granted_to_group(&self.0, name).unwrap_or(0o7)
+    }
+
     fn may_write(&self) -> io::Result<()> {
         Ok(rustix::fs::accessat(&self.0, ".", CHANGE, AtFlags::EACCESS)?)
     }
@@ -469,29 +510,52 @@ mod tests {
         assert_eq!(mounted(4_000, 1 << 19), None);
     }
 
-    #[test]
-    fn a_default_access_control_list_decides_in_place_of_the_umask() {
-        let folder = tempfile::tempdir().unwrap();
-        // user::rwx user:1234:rwx group::--- mask::rwx other::-w-
+    /// Gives `path` the access control list user::rwx user:N:rwx group::r-- mask::rwx other::-w-,
+    /// with `users` named users. Returns false if the file system has no lists.
+    fn set_list(path: &Path, name: &str, users: u32) -> bool {
+        let user = |n| (2u16, 7u16, 1_000 + n);
+        let others = [(4, 4, u32::MAX), (16, 7, u32::MAX), (32, 2, u32::MAX)];
         let mut list = vec![2, 0, 0, 0];
-        for (tag, granted, id) in [
-            (1u16, 7u16, u32::MAX),
-            (2, 7, 1234),
-            (4, 0, u32::MAX),
-            (16, 7, u32::MAX),
-            (32, 2, u32::MAX),
-        ] {
+        for (tag, granted, id) in
+            std::iter::once((1, 7, u32::MAX)).chain((0..users).map(user)).chain(others)
+        {
             list.extend(tag.to_le_bytes());
             list.extend(granted.to_le_bytes());
             list.extend(id.to_le_bytes());
         }
-        let (name, flags) = ("system.posix_acl_default", rustix::fs::XattrFlags::empty());
-        let set = rustix::fs::setxattr(folder.path(), name, &list, flags).is_ok();
-        need!(skip::unless(set, "this file system has no access control lists"));
-        let made = fs::File::create(folder.path().join("file")).unwrap();
-        let mode = made.metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o662);
-        assert_eq!(0o666 & !open_path(folder.path()).unwrap().withheld(), mode);
+        rustix::fs::setxattr(path, name, &list, rustix::fs::XattrFlags::empty()).is_ok()
+    }
+
+    #[test]
+    fn a_default_access_control_list_decides_in_place_of_the_umask() {
+        for users in [1, 300] {
+            let folder = tempfile::tempdir().unwrap();
+            let set = set_list(folder.path(), "system.posix_acl_default", users);
+            need!(skip::unless(set, "this file system has no access control lists"));
+            let made = fs::File::create(folder.path().join("file")).unwrap();
+            let mode = made.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o662);
+            assert_eq!(0o666 & !open_path(folder.path()).unwrap().withheld(), mode);
+        }
+    }
+
+    #[test]
+    fn the_mask_of_an_access_control_list_is_not_the_permission_of_the_owning_group() {
+        for users in [1, 300] {
+            let base = tempfile::tempdir().unwrap();
+            let path = base.path().join("file");
+            fs::write(&path, "").unwrap();
+            let folder = open_path(base.path()).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o4675)).unwrap();
+            assert_eq!(folder.permissions(b"file").unwrap(), Some(0o675));
+            let set = set_list(&path, "system.posix_acl_access", users);
+            need!(skip::unless(set, "this file system has no access control lists"));
+            assert_eq!(folder.look(b"file").unwrap().mode & 0o777, 0o772, "the mask");
+            assert_eq!(folder.permissions(b"file").unwrap(), Some(0o742));
+            // The mask also limits the owning group.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o715)).unwrap();
+            assert_eq!(folder.permissions(b"file").unwrap(), Some(0o705));
+        }
     }
 
     #[test]
