@@ -108,13 +108,13 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Returns an address, valid or not, without the part before the last `@` of its authority.
+/// Returns an address, valid or not, without everything before its last `@`. A password may contain
+/// `/`, `?`, `#` or `://` that are not encoded, so a part before an `@` may belong to it.
 fn without_user(text: &str) -> String {
-    let start = text.find("://").map_or(0, |at| at + 3);
-    let (scheme, rest) = text.split_at(start);
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let host = rest[..end].rfind('@').map_or(rest, |at| &rest[at + 1..]);
-    format!("{scheme}{host}")
+    match text.rsplit_once('@') {
+        Some((_, rest)) => format!("...@{rest}"),
+        None => text.to_owned(),
+    }
 }
 
 /// Encodes bytes that an address cannot have; `%` stays as it is.
@@ -196,10 +196,21 @@ mod tests {
         ] {
             assert_eq!(Url::parse(wrong).unwrap_err().kind, Kind::Usage, "{wrong}");
         }
-        for wrong in ["http://ada:se@cret@h:0/x@y", "http://ada:se@cret@/x@y", "ada:se@cret@h/x"] {
+        for wrong in [
+            "http://ada:se@cret@h:0/x@y",
+            "http://ada:se@cret@/x@y",
+            "ada:se@cret@h/x",
+            "http://ada:se/cret@h/x",
+            "http://ada:se?cret@h/x",
+            "http://ada:se#cret@h/x",
+            "http://ada:0/cret@h/x",
+            "x:cret://ada@h:0/x",
+        ] {
             let shown = Url::parse(wrong).unwrap_err().to_string();
             assert!(!shown.contains("cret"), "{shown}");
         }
+        let shown = Url::parse("http://ada:cret@h:0/x").unwrap_err().to_string();
+        assert!(shown.contains("an invalid port in the address '...@h:0/x'"), "{shown}");
         assert!(Url::is_one(b"HTTP://x") && Url::is_one(b"https://") && !Url::is_one(b"http:/x"));
     }
 }

@@ -74,7 +74,9 @@ impl Location {
             return daemon(text, rest);
         }
         if Url::is_one(bytes) {
-            let url = utf8(text, bytes)?;
+            // The error must not print a password.
+            let wrong = |_| usage("an address that is not UTF-8", "encode other bytes as %XX");
+            let url = str::from_utf8(bytes).map_err(wrong)?;
             let read =
                 Url::parse(url).map_err(|error| Error::new(ErrorKind::Usage, error.to_string()))?;
             let path = path_of(&read.name().unwrap_or_default());
@@ -383,6 +385,15 @@ mod tests {
         let Ok(Location::Ssh { path, .. }) = Location::parse(text) else { panic!("not ssh") };
         assert_eq!(path.as_os_str().as_bytes(), b"\xff");
         assert!(Location::parse(OsStr::from_bytes(b"\xff:x")).is_err());
+    }
+
+    #[test]
+    fn no_error_of_an_invalid_address_of_http_prints_a_password() {
+        for text in [&b"http://ada:se/cret@h/x"[..], b"https://ada:\xff-cret@h/x"] {
+            let error = Location::parse(OsStr::from_bytes(text)).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Usage);
+            assert!(!error.to_string().contains("cret"), "{error}");
+        }
     }
 
     #[test]
