@@ -113,8 +113,8 @@ struct LinkArgs {
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Repairs for lost datagrams between this host and the server: xor:N sends the XOR of each N
-    /// datagrams, rs:N+M sends M Reed-Solomon repairs for each N. For --mode datagram, and for
-    /// senders with --mode multicast
+    /// datagrams, rs:N+M sends M Reed-Solomon repairs for each N (at a receiver at most N). For
+    /// --mode datagram, and for senders with --mode multicast
     #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
     code: ChannelCode,
     /// UDP payload of a datagram in bytes, 1232 to 8900 [default: the largest that reaches the

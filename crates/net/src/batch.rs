@@ -92,11 +92,22 @@ impl Batch {
     /// # Errors
     /// [`SendError`].
     pub fn send(&mut self, socket: &Socket, path: Path) -> Result<SendOutcome, SendError> {
-        let train = &self.buffer[..self.filled];
-        let sent = socket.send_train(path, train, self.size);
+        let (train, size) = self.train();
+        let sent = socket.send_train(path, train, size);
+        self.clear();
+        sent
+    }
+
+    /// Returns the datagrams of the batch in one buffer, and the size of each (the last may be
+    /// shorter).
+    pub fn train(&self) -> (&[u8], usize) {
+        (&self.buffer[..self.filled], self.size)
+    }
+
+    /// Empties the batch.
+    pub fn clear(&mut self) {
         self.filled = 0;
         self.count = 0;
         self.ended = false;
-        sent
     }
 }

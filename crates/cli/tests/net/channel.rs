@@ -351,6 +351,7 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
         (Subscribe { datagram: u32::MAX, ..by_datagrams() }, "datagrams of 4294967295 bytes"),
         (Subscribe { group: 65, repairs: 1, ..by_datagrams() }, "1 to 64 datagrams"),
         (Subscribe { xor: true, group: 3, repairs: 2, ..by_datagrams() }, "a group has"),
+        (Subscribe { group: 1, repairs: 32, ..by_datagrams() }, "more repairs than datagrams"),
     ] {
         refuses(vec![ask(ChannelAsked::Subscribe(lie))], why);
     }

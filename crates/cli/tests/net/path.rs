@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use longhaul_proto::units::Rate;
 use longhaul_testbed::emu::{Emulation, EmulationSpec, available};
 use longhaul_testbed::link::LinkSpec;
 use tempfile::TempDir;
@@ -27,24 +28,44 @@ pub(super) struct Wan {
     pub(super) there: PathBuf,
     pub(super) content: Vec<u8>,
     address: &'static str,
+    /// The client's rights, as in the list of allowed clients after the id.
+    rights: &'static str,
     _scratch: TempDir,
 }
 
 impl Wan {
     /// Emulates `link` in both directions, and puts an object of `len` bytes on each host.
     pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
-        Wan::at(ADDRESS, link, mtu, len)
+        Wan::at(ADDRESS, Wan::spec(link, mtu), "", len)
     }
 
     pub(super) fn over_v6(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         let has_v6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
         skip::unless(has_v6, "this machine has no IPv6")?;
-        Wan::at(ADDRESS_V6, link, mtu, len)
+        Wan::at(ADDRESS_V6, Wan::spec(link, mtu), "", len)
     }
 
-    fn at(address: &'static str, link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
+    /// A path without delay and loss from a server whose network card has this rate: programs wait
+    /// for the card.
+    pub(super) fn with_card(rate: Rate, rights: &'static str, len: usize) -> Result<Wan, Skipped> {
+        let spec = EmulationSpec { cards: vec![(1, rate)], ..Wan::spec(LinkSpec::default(), 1500) };
+        let wan = Wan::at(ADDRESS, spec, rights, len)?;
+        let unpaced = wan.emulation.notices().iter().find(|notice| notice.contains("sch_tbf"));
+        unpaced.map_or(Ok(()), |notice| Err(skip::forbidden(notice)))?;
+        Ok(wan)
+    }
+
+    fn spec(link: LinkSpec, mtu: u16) -> EmulationSpec {
+        EmulationSpec { mtu, ..EmulationSpec::pair(link.clone(), link) }
+    }
+
+    fn at(
+        address: &'static str,
+        spec: EmulationSpec,
+        rights: &'static str,
+        len: usize,
+    ) -> Result<Wan, Skipped> {
         available().map_err(skip::forbidden)?;
-        let spec = EmulationSpec { mtu, ..EmulationSpec::pair(link.clone(), link) };
         let emulation = Emulation::start(spec).expect("it is available");
         let scratch = scratch();
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
@@ -63,6 +84,7 @@ impl Wan {
             there,
             content,
             address,
+            rights,
             _scratch: scratch,
         };
         wan.serve();
@@ -71,7 +93,8 @@ impl Wan {
 
     pub(super) fn serve(&mut self) {
         self.server = None;
-        let words = Server::words(self.address, &self.there, &["--allow", &self.client.id]);
+        let allowed = format!("{}{}", self.client.id, self.rights);
+        let words = Server::words(self.address, &self.there, &["--allow", &allowed]);
         let command = self.host.command(words);
         self.server = Some(Server::ready(self.run("b", &command)));
     }

@@ -3,13 +3,15 @@
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
+use longhaul_proto::units::Rate;
 use longhaul_stream::channel::messages::{ChannelAsk, ChannelAsked, Subscribe};
 use rustix::process::Signal;
 
 use super::liar::{block_on, meet};
+use super::path::Wan;
 use super::relay::Relay;
 use super::rooms::{Speaker, hears, texts};
-use crate::rig::{Child, Host, Pair, Server, side_by_side};
+use crate::rig::{Child, Host, Pair, Server, need, side_by_side};
 
 /// Waits until the server has ended a stream whose request contains `verb`.
 fn given_up(server: &mut Server, verb: &str) {
@@ -166,4 +168,26 @@ fn a_subscriber_that_never_reads_delays_nobody() {
         assert_eq!(sent.is(0, &[]).summary()["taken"], 20_000, "{sent}");
         drop(silent);
     });
+}
+
+#[test]
+fn a_subscriber_with_repairs_whose_long_messages_fill_the_path_delays_no_other_client() {
+    // The subscriber's path is busy for four minutes with each message and its repairs.
+    let wan = need!(Wan::with_card(Rate::from_mbps(1), ",channel=rw", 16 << 20));
+    let server = wan.server.as_ref().unwrap();
+    let (id, url) = (format!("--server-id={}", server.id), format!("lh://{}/lab", server.address));
+    let hostile = ["--mode=datagram", "--code=rs:32+32"];
+    let words = [&["channel", "receive", "--json", &id, &url], &hostile[..]].concat();
+    let mut hostile = wan.run("a", &wan.client.command(words));
+    hostile.event(|event| event["event"] == "joined");
+    // These clients do not use the path.
+    let send = |room: &str| {
+        let url = format!("{url}{room}");
+        let read = ["sh", "-c", "exec \"$@\" < object", "sh"];
+        let mut sender =
+            wan.client.wrapped(&read, ["channel", "send", "--whole", "--json", &id, &url]);
+        let sent = wan.run("b", sender.current_dir(&wan.here)).end();
+        assert_eq!(sent.is(0, &[]).summary()["taken"], 1, "{sent}");
+    };
+    ["", "", "/other"].iter().for_each(|room| send(room));
 }

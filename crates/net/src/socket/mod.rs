@@ -7,6 +7,7 @@ mod sys;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use longhaul_proto::time::Time;
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
@@ -30,7 +31,7 @@ const MESSAGE_LEN: usize = 1 << 16;
 /// are sent only at the user's request, as IP fragments.
 pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
 /// How long to wait for room in the send buffer before the datagrams count as lost.
-const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+pub const SEND_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The two addresses of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,15 +191,46 @@ impl Socket {
         train: &[u8],
         size: usize,
     ) -> Result<SendOutcome, SendError> {
-        let mut rest = train;
+        let (mut rest, mut outcome, mut waited) = (train, SendOutcome::Sent, false);
+        loop {
+            let before = rest.len();
+            if let lost @ SendOutcome::Lost(_) = self.try_send_train(path, &mut rest, size)? {
+                outcome = lost;
+            }
+            if rest.is_empty() {
+                return Ok(outcome);
+            }
+            // After one wait without room in the buffer, the path counts as stuck.
+            if waited && rest.len() == before {
+                return Ok(SendOutcome::Lost(io::ErrorKind::WouldBlock.into()));
+            }
+            let mut writable = [PollFd::new(&self.io, PollFlags::OUT)];
+            let tv_nsec = SEND_PATIENCE.subsec_nanos().into();
+            let patience = Timespec { tv_sec: 0, tv_nsec };
+            waited = poll(&mut writable, Some(&patience)).is_ok_and(|n| n == 0);
+        }
+    }
+
+    /// Sends the datagrams at the start of `train` for which the send buffer has room, without
+    /// waiting, and leaves the others in `train`. Otherwise like [`Socket::send_train`].
+    ///
+    /// # Errors
+    /// [`SendError`]; part of the train may have been sent.
+    pub fn try_send_train(
+        &self,
+        path: Path,
+        train: &mut &[u8],
+        size: usize,
+    ) -> Result<SendOutcome, SendError> {
         let mut outcome = SendOutcome::Sent;
-        while !rest.is_empty() {
+        while !train.is_empty() {
             // The kernel does not segment a train into datagrams that need IP fragments.
             let is_whole = size <= usize::from(LARGEST_WHOLE);
             let segments = if is_whole { self.segments() } else { 1 };
-            let (now, later) = rest.split_at(rest.len().min(segments.saturating_mul(size)));
+            let (now, later) = train.split_at(train.len().min(segments.saturating_mul(size)));
             match self.transmit(path, now, size) {
-                Ok(()) => rest = later,
+                Ok(()) => *train = later,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => match classify(error) {
                     // The device refused to segment and quinn-udp has turned segmentation off. The
                     // next iteration sends one datagram at a time.
@@ -206,7 +238,7 @@ impl Socket {
                     Refusal::Fatal(error) => return Err(error),
                     Refusal::Loss(error) => {
                         outcome = SendOutcome::Lost(error);
-                        rest = later;
+                        *train = later;
                     }
                 },
             }
@@ -222,17 +254,7 @@ impl Socket {
             segment_size: Some(size),
             src_ip: path.local,
         };
-        let mut waited = false;
-        loop {
-            match self.state.try_send((&self.io).into(), &transmit) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
-                    let mut writable = [PollFd::new(&self.io, PollFlags::OUT)];
-                    // After one wait without room in the buffer, the path counts as stuck.
-                    waited = poll(&mut writable, Some(&SEND_PATIENCE)).is_ok_and(|n| n == 0);
-                }
-                result => return result,
-            }
-        }
+        self.state.try_send((&self.io).into(), &transmit)
     }
 
     /// Returns `remote` as this socket reaches it: an IPv6 socket needs the mapped form of IPv4
@@ -365,6 +387,17 @@ mod tests {
         let expected: Vec<&[u8]> = train.chunks(1000).collect();
         assert_eq!(got.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>(), expected);
         assert!(got.iter().all(|(path, _)| path.remote == sender.local_addr()));
+    }
+
+    #[test]
+    fn a_train_for_which_there_is_room_is_sent_without_a_rest() {
+        let (sender, receiver) = (loopback(), loopback());
+        let (path, train) = (receiver.local_addr().into(), [7; 2_500]);
+        let mut rest = &train[..];
+        let sent = sender.try_send_train(path, &mut rest, 1000);
+        assert!(matches!(sent, Ok(SendOutcome::Sent)) && rest.is_empty());
+        let got = receive_all(&receiver, 3);
+        assert_eq!(got.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [1000, 1000, 500]);
     }
 
     #[test]

@@ -12,15 +12,21 @@ const HEAD: usize = 8 + 8 + 8 + 1 + 2;
 /// Encodes origin, number, time and hop count, big-endian; then the length of the key, the key, and
 /// the content.
 pub fn encode(message: &Message) -> Vec<u8> {
+    let mut out = encode_head(message);
+    out.extend(&message.bytes[..]);
+    out
+}
+
+/// Encodes a message like [`encode`], without the content at the end.
+pub fn encode_head(message: &Message) -> Vec<u8> {
     let key = message.key.as_ref().map_or("", Key::as_str).as_bytes();
-    let mut out = Vec::with_capacity(HEAD + key.len() + message.bytes.len());
+    let mut out = Vec::with_capacity(HEAD + key.len());
     out.extend(message.origin.to_be_bytes());
     out.extend(message.number.to_be_bytes());
     out.extend(message.at.to_be_bytes());
     out.push(message.hops.min(255) as u8);
     out.extend((key.len() as u16).to_be_bytes());
     out.extend(key);
-    out.extend(&message.bytes[..]);
     out
 }
 

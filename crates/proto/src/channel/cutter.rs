@@ -95,6 +95,16 @@ pub struct Datagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
+/// The part of a message that has not been split into datagrams yet ([`Cutter::next`]).
+#[derive(Debug)]
+pub struct Cutting<'a> {
+    number: u64,
+    /// The number of the next part.
+    part: u16,
+    parts: u16,
+    rest: [&'a [u8]; 2],
+}
+
 /// Splits messages into datagrams. Originals never wait for repairs.
 pub struct Cutter {
     code: Code,
@@ -158,21 +168,43 @@ impl Cutter {
         message: &[u8],
         out: &mut Vec<Datagram>,
     ) -> Result<(), TooLong> {
-        let parts = message.len().div_ceil(self.part).max(1);
+        let mut cutting = self.begin([message, &[]])?;
+        while self.next(now, &mut cutting, out) {}
+        Ok(())
+    }
+
+    /// Begins a message, of which [`Cutter::next`] returns one datagram at a time. The message is
+    /// the two slices together.
+    ///
+    /// # Errors
+    /// The message has too many parts.
+    pub fn begin<'a>(&mut self, message: [&'a [u8]; 2]) -> Result<Cutting<'a>, TooLong> {
+        let parts = (message[0].len() + message[1].len()).div_ceil(self.part).max(1);
         let parts = u16::try_from(parts).map_err(|_| TooLong)?;
         self.number += 1;
-        let mut rest = message;
-        for part in 0..parts {
-            let (bytes, behind) = rest.split_at(rest.len().min(self.part));
-            rest = behind;
-            let mut payload = Vec::with_capacity(HEAD + bytes.len());
-            payload.extend(self.number.to_be_bytes());
-            payload.extend(part.to_be_bytes());
-            payload.extend(parts.to_be_bytes());
-            payload.extend(bytes);
-            self.original(now, payload, out);
+        Ok(Cutting { number: self.number, part: 0, parts, rest: message })
+    }
+
+    /// Appends the next datagram of a message to `out`, and the repairs of the group that the
+    /// datagram completes. Returns whether there was one.
+    pub fn next(&mut self, now: Time, cutting: &mut Cutting<'_>, out: &mut Vec<Datagram>) -> bool {
+        let Cutting { number, part, parts, rest } = cutting;
+        if part == parts {
+            return false;
         }
-        Ok(())
+        let mut room = self.part.min(rest[0].len() + rest[1].len());
+        let mut payload = Vec::with_capacity(HEAD + room);
+        payload.extend(number.to_be_bytes());
+        payload.extend(part.to_be_bytes());
+        payload.extend(parts.to_be_bytes());
+        for slice in rest {
+            let (bytes, behind) = slice.split_at(slice.len().min(room));
+            payload.extend(bytes);
+            (*slice, room) = (behind, room - bytes.len());
+        }
+        *part += 1;
+        self.original(now, payload, out);
+        true
     }
 
     fn original(&mut self, now: Time, payload: Vec<u8>, out: &mut Vec<Datagram>) {

@@ -33,9 +33,9 @@ use crate::share::{Key, Prefix};
 use crate::time::Span;
 
 pub use array::{Array, ArrayError, Element};
-pub use blob::{decode, encode};
+pub use blob::{decode, encode, encode_head};
 pub use cursor::{Cursor, Taken};
-pub use cutter::{Code, CodeError, Cutter, Datagram, TooLong};
+pub use cutter::{Code, CodeError, Cutter, Cutting, Datagram, TooLong};
 pub use deadline::{Cover, Departure, Judge, cover};
 pub use joiner::{Joined, Joiner};
 pub use log::{Limits, Log};

@@ -131,7 +131,7 @@ pub struct Subscribe {
     /// Number of datagrams in a group of the erasure code; 0 for no code.
     #[prost(uint32, tag = "11")]
     pub group: u32,
-    /// Number of repair datagrams in a group.
+    /// Number of repair datagrams in a group, at most `group`.
     #[prost(uint32, tag = "12")]
     pub repairs: u32,
     /// The maximum age of a message on arrival at the client, for mode 3. The server chooses

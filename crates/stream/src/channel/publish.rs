@@ -354,7 +354,7 @@ impl Control {
         loop {
             while let Some((message, _permit)) = feed.next() {
                 self.number = feed.number;
-                let sent = out.send(path, &message);
+                let sent = out.send(path, &message).await;
                 self.status.send_modify(|status| status.count(sent));
             }
             feed.sent(out.take_sent());
@@ -366,7 +366,7 @@ impl Control {
                 error = &mut silent => return Err(error),
                 told = reader.read::<ChannelTell>() => on_message(told?, &mut out)?,
                 () = feed.changed() => {}
-                () = when(due.map(until)) => out.flush(path),
+                () = when(due.map(until)) => out.flush(path).await,
             }
         }
     }

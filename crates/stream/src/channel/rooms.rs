@@ -71,6 +71,17 @@ pub trait Charge {
     fn set(&mut self, bytes: usize) -> bool;
 }
 
+/// A memory account without memory.
+#[cfg(test)]
+pub(super) struct NoMemory;
+
+#[cfg(test)]
+impl Charge for NoMemory {
+    fn set(&mut self, bytes: usize) -> bool {
+        bytes == 0
+    }
+}
+
 /// Creates a memory account for an id.
 pub type Charges = Rc<dyn Fn(PeerId) -> Box<dyn Charge>>;
 

@@ -36,7 +36,7 @@ use crate::terms::{self, keys, micros};
 const UNREAD: Duration = Duration::from_secs(60);
 /// Delay of an acknowledgement, to combine several.
 const TAKEN: Duration = Duration::from_millis(10);
-/// A write to a subscriber takes messages until it has this many bytes.
+/// A turn of a subscriber takes messages until it has this many bytes.
 const TOGETHER: usize = 64 << 10;
 
 /// The rooms of a server.
@@ -242,6 +242,9 @@ impl Channels {
         let suite = terms::suite(&subscribe.cipher)?;
         let code = Code::new(subscribe.xor, subscribe.group, subscribe.repairs);
         let code = code.map_err(|error| wrong(error.to_string()))?;
+        if subscribe.repairs > subscribe.group {
+            return Err(wrong("a group has more repairs than datagrams"));
+        }
         let size = u16::try_from(subscribe.datagram).ok().filter(|size| DATAGRAMS.contains(size));
         let size = size.ok_or_else(|| {
             let what = format!("datagrams of {} bytes are outside the limits", subscribe.datagram);
@@ -252,7 +255,8 @@ impl Channels {
         let (data, said) = (ends.data, ends.reports);
         let listener = Listener::new(said, about.ip, place.clone());
         let flow = self.register(flow, Box::new(listener))?;
-        let out = Outbound::new(self.port.socket().clone(), data, size, code);
+        let out = Outbound::new(self.port.socket().clone(), data, size, code)
+            .with_charge(self.rooms.charge(about.peer));
         let rtt = LeastRtt::new(about.rtt.clone()).now();
         let out = match mode.deadline() {
             Some(deadline) => out.with_deadline(Hop::new(deadline, rtt)),
@@ -456,17 +460,21 @@ async fn bring_datagrams(
         // Send nothing to a silent or unknown subscriber.
         let path = place.path(longhaul_net::clock::now());
         changes.mark_unchanged();
-        let mut lost = 0;
-        while let Some(path) = path
+        let (mut lost, mut size) = (0, 0);
+        while size < TOGETHER
+            && let Some(path) = path
             && let Some(taken) = seat.room.read(|log| cursor.take(log))
         {
             match taken {
                 FromLog::Lost(count) => lost += count,
-                FromLog::Message(message) => match out.send(path, &message) {
-                    Sending::Left => {}
-                    Sending::Failed => lost += 1,
-                    Sending::Late => late += 1,
-                },
+                FromLog::Message(message) => {
+                    size += message.cost();
+                    match out.send(path, &message).await {
+                        Sending::Left => {}
+                        Sending::Failed => lost += 1,
+                        Sending::Late => late += 1,
+                    }
+                }
             }
         }
         if lost > 0 {
@@ -479,12 +487,13 @@ async fn bring_datagrams(
                 let (late, next) = (std::mem::take(&mut late), cursor.position());
                 send(writer, ChannelTold::Lost(Lost { count: 0, next, late })).await?;
             }
+            () = tokio::task::yield_now(), if size >= TOGETHER => {}
             _ = changes.changed(), if path.is_some() => {}
             () = place.changed() => {}
             () = tokio::time::sleep(LAST), if path.is_none() => {}
             () = when(out.next_wakeup().map(until)) => {
                 if let Some(path) = path {
-                    out.flush(path);
+                    out.flush(path).await;
                 }
             }
             said = reader.read::<ChannelAsk>() => match said? {
@@ -544,16 +553,8 @@ fn origin(peer: PeerId, run: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rooms::Charge;
+    use super::super::rooms::NoMemory;
     use super::*;
-
-    struct NoMemory;
-
-    impl Charge for NoMemory {
-        fn set(&mut self, bytes: usize) -> bool {
-            bytes == 0
-        }
-    }
 
     #[test]
     fn refused_and_lost_messages_of_one_sender_add_up() {
