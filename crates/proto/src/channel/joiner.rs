@@ -35,6 +35,8 @@ struct Partial {
     parts: BTreeMap<u16, Vec<u8>>,
     restored: bool,
     cost: usize,
+    /// Whether a part arrived since the last [`Joiner::expire`].
+    is_fresh: bool,
 }
 
 #[derive(Default)]
@@ -48,6 +50,8 @@ struct Group {
     /// no more datagrams.
     done: bool,
     cost: usize,
+    /// Whether a datagram arrived since the last [`Joiner::expire`].
+    is_fresh: bool,
 }
 
 /// Reassembles messages from datagrams. Each message is returned at most once, in any order.
@@ -80,6 +84,15 @@ impl Joiner {
         self.partial.clear();
         self.groups.clear();
         (self.partial_bytes, self.group_bytes) = (0, 0);
+    }
+
+    /// Drops the incomplete messages and the groups that no datagram has reached since the last
+    /// call.
+    pub fn expire(&mut self) {
+        self.partial.retain(|_, partial| core::mem::take(&mut partial.is_fresh));
+        self.groups.retain(|_, group| core::mem::take(&mut group.is_fresh));
+        self.partial_bytes = self.partial.values().map(|partial| partial.cost).sum();
+        self.group_bytes = self.groups.values().map(|group| group.cost).sum();
     }
 
     /// Takes an authentic datagram; appends to `out` the messages that the datagram completes. A
@@ -129,6 +142,7 @@ impl Joiner {
         let more = stored + OVERHEAD;
         let less = before.map_or(0, |before| before.len() + OVERHEAD).min(group.cost + more);
         group.cost = group.cost + more - less;
+        group.is_fresh = true;
         self.group_bytes = self.group_bytes + more - less;
     }
 
@@ -195,6 +209,7 @@ impl Joiner {
         if let Entry::Vacant(place) = partial.parts.entry(part) {
             place.insert(bytes.to_vec());
             partial.cost += bytes.len() + OVERHEAD;
+            partial.is_fresh = true;
             self.partial_bytes += bytes.len() + OVERHEAD;
         }
         if partial.parts.len() == usize::from(parts) {

@@ -515,6 +515,28 @@ fn a_cleared_joiner_has_forgotten_incomplete_messages_and_groups() {
 }
 
 #[test]
+fn incomplete_messages_and_groups_that_get_no_datagram_expire() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    // The pair's messages have the numbers 1 and 2.
+    let others = cut(Code::None, &[vec![], vec![], vec![7; 220]]);
+    let ([_, _, a, b, c], [first, _, repair]) = (&others[..], pair()) else { panic!("three") };
+    let mut take = |joiner: &mut Joiner, datagram: &Datagram| {
+        joiner.take(datagram.block, &datagram.payload, &mut out);
+        out.len()
+    };
+    assert_eq!([take(&mut joiner, a), take(&mut joiner, &first)], [0, 1]);
+    let held = joiner.held();
+    joiner.expire();
+    assert_eq!(joiner.held(), held, "both were fresh");
+    take(&mut joiner, b);
+    joiner.expire();
+    assert_eq!(joiner.held(), 2 * (82 + 64), "only the message has got a datagram");
+    joiner.expire();
+    assert_eq!(joiner.held(), 0);
+    assert_eq!([take(&mut joiner, c), take(&mut joiner, &repair)], [1, 1]);
+}
+
+#[test]
 fn a_new_code_and_wait_apply_from_the_next_group_on() {
     let wait = Span::from_millis;
     let (mut cutter, mut out) = (Cutter::new(100, Code::Xor { group: 2 }, wait(20)), Vec::new());

@@ -1,7 +1,7 @@
 //! The receiving end of a flow of datagrams, at a server or a subscriber.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_net::clock::{Span, Time};
@@ -11,8 +11,8 @@ use longhaul_proto::channel::{Departure, Joined, Joiner, Judge, Message, decode}
 use longhaul_proto::fec::Losses;
 use longhaul_proto::stream::Meter;
 use longhaul_proto::wire::header::Kind;
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc};
 
 use super::messages::Hop;
 use crate::announcer::Announcer;
@@ -28,12 +28,15 @@ const WAITING_BYTES: usize = 32 << 20;
 /// The message interval for the loss meter. After a pause of more than 4.25 s, the meter assumes an
 /// outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
+/// Interval of [`Joiner::expire`]: an incomplete message that gets no datagram for this long is
+/// dropped before twice this time.
+const STALE: Span = Span::from_secs(5);
 const MOST: usize = u16::MAX as usize;
 
 pub(crate) struct Came {
     pub(crate) message: Message,
-    /// The flow's counter of queued bytes, reduced on drop.
-    held: Arc<AtomicU64>,
+    /// Its queued bytes are reduced on drop.
+    counts: Arc<Counts>,
     /// Whether a lost datagram of the message was restored.
     pub(crate) restored: bool,
     /// Whether a later message arrived first.
@@ -42,7 +45,7 @@ pub(crate) struct Came {
 
 impl Drop for Came {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.message.cost() as u64, Ordering::Relaxed);
+        self.counts.queued.fetch_sub(self.message.cost() as u64, Ordering::Relaxed);
     }
 }
 
@@ -56,6 +59,14 @@ pub(crate) struct Counts {
     pub(crate) late: AtomicU64,
     /// Half of the round-trip time in microseconds, set by the flow's task.
     pub(crate) path: AtomicU64,
+    /// Bytes of incomplete messages.
+    incomplete: AtomicU64,
+    /// Bytes of complete messages in the queue.
+    queued: AtomicU64,
+    /// Notifies of another number of MiB of incomplete messages. Memory is charged in MiB.
+    pub(crate) changed: Notify,
+    /// Whether the flow must drop its incomplete messages.
+    clear: AtomicBool,
     /// Losses and spread of delays; `None` without a deadline, and before the first datagram.
     seen: Mutex<Option<(Losses, Span)>>,
 }
@@ -75,6 +86,23 @@ impl Counts {
         self.lost.load(Ordering::Relaxed).saturating_add(self.dropped.load(Ordering::Relaxed))
     }
 
+    /// Returns the bytes of incomplete and queued messages.
+    pub(crate) fn held(&self) -> usize {
+        let incomplete = self.incomplete.load(Ordering::Relaxed);
+        (incomplete + self.queued.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Makes the flow drop its incomplete messages when it is woken.
+    pub(crate) fn clear(&self) {
+        self.clear.store(true, Ordering::Relaxed);
+    }
+
+    fn set_incomplete(&self, bytes: u64) {
+        if self.incomplete.swap(bytes, Ordering::Relaxed) >> 20 != bytes >> 20 {
+            self.changed.notify_one();
+        }
+    }
+
     pub(crate) fn set_rtt(&self, rtt: Span) {
         self.path.store(micros(rtt / 2), Ordering::Relaxed);
     }
@@ -87,7 +115,8 @@ pub(crate) struct Inbound {
     joiner: Joiner,
     out: mpsc::Sender<Came>,
     counts: Arc<Counts>,
-    held: Arc<AtomicU64>,
+    /// When incomplete messages expired last.
+    expired: Time,
     announcer: Option<Announcer>,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
@@ -111,7 +140,7 @@ impl Inbound {
             joiner: Joiner::default(),
             out,
             counts: counts.clone(),
-            held: Arc::default(),
+            expired: Time::ZERO,
             announcer,
             scratch: vec![0; MOST],
             joined: Vec::new(),
@@ -144,9 +173,9 @@ impl Inbound {
             // A correct sender sends no such message.
             let Some(message) = message else { continue };
             let cost = message.cost() as u64;
-            let held = self.held.fetch_add(cost, Ordering::Relaxed) + cost;
-            let came = Came { message, held: self.held.clone(), restored, overtaken };
-            let full = held > WAITING_BYTES as u64;
+            let queued = self.counts.queued.fetch_add(cost, Ordering::Relaxed) + cost;
+            let came = Came { message, counts: self.counts.clone(), restored, overtaken };
+            let full = queued > WAITING_BYTES as u64;
             if full || matches!(self.out.try_send(came), Err(TrySendError::Full(_))) {
                 self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             }
@@ -172,6 +201,7 @@ impl FlowSink for Inbound {
         }
         self.counts.lost.store(self.joiner.lost(), Ordering::Relaxed);
         self.pass(now);
+        self.counts.set_incomplete(self.joiner.held() as u64);
         if let Some((_, meter)) = &self.judge {
             let seen = Some((meter.losses(), meter.spread()));
             *self.counts.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
@@ -182,10 +212,19 @@ impl FlowSink for Inbound {
         if let Some(announcer) = &mut self.announcer {
             announcer.send_if_due(now, EPOCH);
         }
+        if self.counts.clear.swap(false, Ordering::Relaxed) {
+            self.joiner.clear();
+        }
+        if now >= self.expired + STALE {
+            self.joiner.expire();
+            self.expired = now;
+        }
+        self.counts.set_incomplete(self.joiner.held() as u64);
     }
 
     fn next_wakeup(&self) -> Option<Time> {
-        self.announcer.as_ref().map(Announcer::due)
+        let expiry = (self.joiner.held() > 0).then(|| self.expired + STALE);
+        expiry.into_iter().chain(self.announcer.as_ref().map(Announcer::due)).min()
     }
 
     fn is_closed(&self) -> bool {
@@ -193,4 +232,28 @@ impl FlowSink for Inbound {
     }
 
     fn on_port_closed(&mut self, _: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_net::sealing::keys::{FlowKeys, Suite};
+    use longhaul_proto::endpoint::FlowId;
+
+    use super::*;
+
+    #[test]
+    fn an_incomplete_message_that_gets_no_datagram_for_ten_seconds_takes_no_memory() {
+        let keys = FlowKeys::new(&[7; 32], Suite::Aes128Gcm, 1, FlowId(1));
+        let data = keys.receiving_end().data;
+        let (mut inbound, _came, counts) = Inbound::new(data, None, None, None);
+        let part = [&[0; 11][..], &[2], &[7; 100]].concat();
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        inbound.joiner.take(0, &part, &mut Vec::new());
+        assert_eq!(inbound.next_wakeup(), Some(at(5)));
+        for (seconds, held) in [(5, 164), (9, 164), (10, 0)] {
+            inbound.on_wake(at(seconds));
+            assert_eq!(counts.held(), held, "after {seconds} s");
+        }
+        assert_eq!(inbound.next_wakeup(), None);
+    }
 }

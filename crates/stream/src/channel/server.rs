@@ -177,7 +177,7 @@ impl Channels {
             count: 0,
         };
         match inflow {
-            Some((_flow, came)) => taking.datagrams(came, writer, reader).await,
+            Some((flow, came)) => taking.datagrams(&flow, came, writer, reader).await,
             None => taking.stream(writer, reader).await,
         }
     }
@@ -359,8 +359,18 @@ impl Taking {
         Taken { count: self.count, dropped, late: self.flow.late.load(Ordering::Relaxed) }
     }
 
+    /// Charges the incomplete and queued messages of the sender's `flow`. Without memory, drops the
+    /// incomplete ones, like a loss on the path.
+    fn charge(&mut self, flow: &Flow<'_>) {
+        if !self.charge.set(self.flow.held()) {
+            self.flow.clear();
+            flow.0.wake(flow.1);
+        }
+    }
+
     async fn datagrams(
         mut self,
+        flow: &Flow<'_>,
         mut came: mpsc::Receiver<Came>,
         writer: &mut FrameWriter,
         reader: &mut FrameReader,
@@ -368,7 +378,9 @@ impl Taking {
         let mut tick = interval(COUNTED);
         self.flow.set_rtt(self.rtt.now());
         loop {
+            self.charge(flow);
             tokio::select! {
+                () = self.flow.changed.notified() => {}
                 Some(came) = came.recv() => self.publish(came.message.clone()),
                 _ = tick.tick() => {
                     self.flow.set_rtt(self.rtt.now());
@@ -553,26 +565,72 @@ fn origin(peer: PeerId, run: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_net::port::Port;
+    use longhaul_net::sealing::keys::{FlowKeys, Suite};
+    use longhaul_net::sealing::seal::SEALED_OVERHEAD;
+    use longhaul_net::socket::Socket;
+    use longhaul_proto::wire::header as wire;
+
     use super::super::rooms::NoMemory;
     use super::*;
 
-    #[test]
-    fn refused_and_lost_messages_of_one_sender_add_up() {
+    fn taking(flow: Arc<Counts>) -> Taking {
         let rooms = Rooms::new(RoomLimits::default(), Rc::new(|_| Box::new(NoMemory)), || 5);
         let peer = PeerId([1; 32]);
-        let seat = rooms.enter(&Key::new("a").unwrap(), peer, Role::Sender).unwrap();
-        let flow = Arc::<Counts>::default();
-        let mut taking = Taking {
+        Taking {
             origin: 1,
             link: 0,
             charge: rooms.charge(peer),
             parts: Parts::default(),
-            seat,
+            seat: rooms.enter(&Key::new("a").unwrap(), peer, Role::Sender).unwrap(),
             rtt: LeastRtt::new(RttWatch::once(None)),
-            flow: flow.clone(),
+            flow,
             refused: 0,
             count: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn incomplete_messages_in_datagrams_are_dropped_if_there_is_no_memory() {
+        const MIB: usize = 1 << 20;
+        let port = Port::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let id = FlowId(1);
+        let keys = || FlowKeys::new(&[7; 32], Suite::Aes128Gcm, 1, id);
+        let (inbound, _came, counts) = Inbound::new(keys().receiving_end().data, None, None, None);
+        port.register(id, Box::new(inbound)).unwrap();
+        let (handle, mut sealer) = (port.handle(), keys().sending_end().data);
+        let socket = Socket::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        // The socket may drop datagrams: sends parts of messages until 1 MiB has arrived.
+        let parts = async {
+            for number in 0_u64.. {
+                for part in 0..100_u16 {
+                    let head = [part.to_be_bytes(), 200_u16.to_be_bytes()].concat();
+                    let payload = [&number.to_be_bytes()[..], &head, &[7; 8_000]].concat();
+                    let mut out = vec![0; payload.len() + SEALED_OVERHEAD];
+                    sealer.seal(wire::Kind::Data, 0, &payload, &mut out).unwrap();
+                    socket.send(port.socket().local_addr().into(), &out).unwrap();
+                    tokio::task::yield_now().await;
+                }
+            }
         };
+        tokio::select! {
+            biased;
+            () = counts.changed.notified() => {}
+            () = parts => {}
+        }
+        assert!(counts.held() >= MIB);
+        let mut taking = taking(counts.clone());
+        // More of the datagrams may still arrive.
+        while counts.held() >= MIB {
+            taking.charge(&Flow(&handle, id));
+            counts.changed.notified().await;
+        }
+    }
+
+    #[test]
+    fn refused_and_lost_messages_of_one_sender_add_up() {
+        let flow = Arc::<Counts>::default();
+        let mut taking = taking(flow.clone());
         let bytes: Arc<[u8]> = Arc::from([0; 9]);
         let message = |number| Message {
             origin: 1,
