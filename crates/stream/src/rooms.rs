@@ -26,8 +26,12 @@ use crate::terms::{Seen, Terms, keys, micros, written};
 const RECEIVERS: usize = 256;
 /// Maximum receivers of all streams of a server.
 const ALL_RECEIVERS: usize = 1_024;
+/// Maximum receivers of one id, in all streams.
+const RECEIVERS_OF_ID: usize = 256;
 /// Maximum number of streams with a sender.
 const SENDERS: usize = 64;
+/// Maximum number of streams that one id sends.
+const SENDERS_OF_ID: usize = 16;
 
 /// Maximum number of a receiver's requests for one frame.
 const REQUESTS: u8 = 16;
@@ -47,6 +51,7 @@ pub(crate) struct Live {
 }
 
 pub(crate) struct Member {
+    peer: PeerId,
     pub(crate) place: Arc<Place>,
     pub(crate) exporter: Exporter,
     pub(crate) suite: Suite,
@@ -62,11 +67,13 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn new(
+        peer: PeerId,
         place: Arc<Place>,
         (exporter, suite, flow): (Exporter, Suite, FlowId),
         rtt: LeastRtt,
     ) -> Member {
         Member {
+            peer,
             place,
             exporter,
             suite,
@@ -135,32 +142,43 @@ fn full(what: &str) -> Error {
         .advise("try again later")
 }
 
+fn full_of_id(count: usize, what: &str) -> Error {
+    let what = format!("this id has {count} {what} at the server, which is the limit");
+    Error::new(Kind::Unreachable, what).advise("end some of them")
+}
+
 impl Rooms {
     fn number(&self) -> u64 {
         self.numbers.set(self.numbers.get() + 1);
         self.numbers.get()
     }
 
-    /// Starts a stream. Replaces an existing sender that has the same id.
-    pub(crate) fn begin(
-        &self,
-        name: &Key,
-        live: Live,
-    ) -> Result<(u64, watch::Receiver<()>), Error> {
-        let mut rooms = self.rooms.borrow_mut();
-        let senders = rooms.values().filter(|room| room.live.is_some()).count();
-        let room = rooms.entry(name.clone()).or_default();
-        match &room.live {
-            Some((_, other)) if other.peer != live.peer => {
-                let what = format!("{} already sends the stream '{name}'", other.peer);
-                return Err(Error::new(Kind::Unreachable, what).advise("send by another name"));
+    /// Checks that `peer` may start the stream `name`.
+    pub(crate) fn may_begin(&self, name: &Key, peer: PeerId) -> Result<(), Error> {
+        let rooms = self.rooms.borrow();
+        if let Some((_, other)) = rooms.get(name).and_then(|room| room.live.as_ref()) {
+            if other.peer == peer {
+                return Ok(());
             }
-            None if senders >= SENDERS => {
-                tidy(&mut rooms, name);
-                return Err(full("stream"));
-            }
-            _ => {}
+            let what = format!("{} already sends the stream '{name}'", other.peer);
+            return Err(Error::new(Kind::Unreachable, what).advise("send by another name"));
         }
+        let senders = || rooms.values().filter_map(|room| room.live.as_ref());
+        let own = senders().filter(|(_, live)| live.peer == peer).count();
+        if own >= SENDERS_OF_ID {
+            return Err(full_of_id(own, "streams"));
+        }
+        if senders().count() >= SENDERS {
+            return Err(full("stream"));
+        }
+        Ok(())
+    }
+
+    /// Starts a stream, which [`Rooms::may_begin`] has admitted. Replaces an existing sender, which
+    /// has the same id.
+    pub(crate) fn begin(&self, name: &Key, live: Live) -> (u64, watch::Receiver<()>) {
+        let mut rooms = self.rooms.borrow_mut();
+        let room = rooms.entry(name.clone()).or_default();
         let number = self.number();
         for (member_number, member) in &mut room.members {
             member.attach(*member_number, &live);
@@ -169,7 +187,7 @@ impl Rooms {
             let _ = other.replaced.send(());
         }
         room.changed.send_replace(());
-        Ok((number, room.changed.subscribe()))
+        (number, room.changed.subscribe())
     }
 
     pub(crate) fn finish(&self, name: &Key, number: u64, frames: u32) {
@@ -199,7 +217,13 @@ impl Rooms {
         mut member: Member,
     ) -> Result<(u64, watch::Receiver<()>), Error> {
         let mut rooms = self.rooms.borrow_mut();
-        let all: usize = rooms.values().map(|room| room.members.len()).sum();
+        let all = rooms.values().flat_map(|room| room.members.values());
+        let (own, all) = all.fold((0, 0), |(own, all), other| {
+            (own + usize::from(other.peer == member.peer), all + 1)
+        });
+        if own >= RECEIVERS_OF_ID {
+            return Err(full_of_id(own, "receivers of streams"));
+        }
         let room = rooms.entry(name.clone()).or_default();
         if room.members.len() >= RECEIVERS || all >= ALL_RECEIVERS {
             tidy(&mut rooms, name);
@@ -352,7 +376,46 @@ fn tidy(rooms: &mut BTreeMap<Key, Room>, name: &Key) {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_session::RttWatch;
+
     use super::*;
+    use crate::terms;
+
+    fn live(peer: PeerId) -> Live {
+        let terms = terms::terms(1_400, 1_000, 20_000, 100_000, 0).expect("they are valid");
+        Live {
+            peer,
+            run: 1,
+            terms,
+            relay: std::sync::mpsc::channel().0,
+            came: Arc::new(Came::new(&terms)),
+            rtt: LeastRtt::new(RttWatch::once(None)),
+            requests: mpsc::channel(1).0,
+            replaced: oneshot::channel().0,
+        }
+    }
+
+    #[test]
+    fn one_id_sends_a_quarter_of_the_streams_and_four_ids_send_all() {
+        let (rooms, ids) = (Rooms::default(), [1, 2, 3, 4, 5].map(|id| PeerId([id; 32])));
+        let name = |number: usize| Key::new(&format!("x/{number}")).expect("a key");
+        let refused = |number, peer| {
+            let refused = rooms.may_begin(&name(number), peer);
+            refused.err().map(|error| error.what).unwrap_or_default()
+        };
+        for (number, peer) in (0..SENDERS).map(|number| (number, ids[number / SENDERS_OF_ID])) {
+            assert_eq!(refused(number, peer), "");
+            rooms.begin(&name(number), live(peer));
+            if number + 1 == SENDERS_OF_ID {
+                assert!(refused(number + 1, peer).contains("this id has 16 streams"));
+                assert_eq!(refused(number, peer), "", "a takeover");
+            }
+        }
+        assert!(refused(SENDERS, ids[4]).contains("no room for another stream"));
+        rooms.remove_sender(&name(0), 1);
+        assert_eq!([refused(SENDERS, ids[4]), refused(SENDERS, ids[0])], ["", ""]);
+        assert!(refused(SENDERS, ids[1]).contains("this id has 16 streams"));
+    }
 
     #[test]
     fn a_receiver_may_request_recent_frames_and_each_a_few_times() {

@@ -120,6 +120,7 @@ impl Streams {
         let suite = terms::suite(&send.cipher)?;
         let Send { symbol, frame, per_second_milli, deadline_micros, run, group, .. } = send;
         let terms = terms::terms(symbol, frame, per_second_milli, deadline_micros, group)?;
+        self.rooms.may_begin(&name, about.peer)?;
         let started = relay::start(self.port.socket().clone(), terms.datagram());
         let (relay, spare) = started.map_err(|error| {
             Error::new(Kind::Unreachable, format!("the server cannot start a thread: {error}"))
@@ -133,7 +134,7 @@ impl Streams {
         let (peer, rtt) = (about.peer, LeastRtt::new(about.rtt.clone()));
         let (requests, requested) = mpsc::channel(REQUESTS);
         let live = Live { peer, run, terms, relay, came, rtt, requests, replaced };
-        let (number, changed) = self.rooms.begin(&name, live)?;
+        let (number, changed) = self.rooms.begin(&name, live);
         let leave = |rooms: &Rooms, name: &Key, number| rooms.remove_sender(name, number);
         let seat = Seat { rooms: &self.rooms, name, number, leave };
         let news = (changed, requested);
@@ -204,7 +205,7 @@ impl Streams {
         let _flow = Flow(&self.port, flow);
         let rtt = LeastRtt::new(about.rtt.clone());
         let known = place.clone();
-        let member = Member::new(place, (about.exporter.clone(), suite, flow), rtt);
+        let member = Member::new(about.peer, place, (about.exporter.clone(), suite, flow), rtt);
         let (number, mut changed) = self.rooms.join(&name, member)?;
         let leave = |rooms: &Rooms, name: &Key, number| rooms.leave(name, number);
         let seat = Seat { rooms: &self.rooms, name, number, leave };

@@ -376,6 +376,37 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     assert_eq!(numbers(&receiver.end()), [0, 1, 2, 3, 4]);
 }
 
+/// Makes one request for each number on a session of its own, and keeps the sessions. Returns why
+/// the server refuses the request with the number `count`.
+async fn refused_after(pair: &Pair, count: u32, asked: impl Fn(u32) -> Asked) -> String {
+    let mut kept = Vec::new();
+    for number in 0..count {
+        let mut session = meet(pair, &pair.client).await;
+        session.ask_for("stream", 2);
+        session.write(&ask(asked(number))).await.unwrap();
+        assert!(session.read::<Tell>().await.is_ok_and(|told| told.is_some()), "{number}");
+        kept.push(session);
+    }
+    let mut session = meet(pair, &pair.client).await;
+    session.ask_for("stream", 2);
+    session.write(&ask(asked(count))).await.unwrap();
+    session.read::<Tell>().await.err().map(|error| error.what).unwrap_or_default()
+}
+
+#[test]
+fn one_id_has_at_most_16_streams_and_256_receivers_at_a_server() {
+    let pair = Pair::of_services("stream=rw");
+    let sends = |flow| Asked::Send(Send { name: format!("s/{flow}"), flow, ..honest() });
+    let refused = block_on(refused_after(&pair, 16, sends));
+    assert!(refused.contains("this id has 16 streams"), "{refused}");
+    let receives = |flow| {
+        let cipher = "aes-128-gcm".to_owned();
+        Asked::Receive(Receive { name: format!("r/{flow}"), flow: 100 + flow, cipher })
+    };
+    let refused = block_on(refused_after(&pair, 256, receives));
+    assert!(refused.contains("this id has 256 receivers"), "{refused}");
+}
+
 #[test]
 fn a_receiver_with_false_messages_costs_the_others_no_frame() {
     let pair = Pair::of_services("stream=rw");
