@@ -9,7 +9,6 @@
 //! | `parts` | copies different objects |
 //! | `replicas` | copies one object that all sources have |
 //! | `survey`, `looks` | ask one source, or all, for the hashes of their object |
-//! | [`answer`] | answers a survey, on the server |
 //! | `agree` | finds the version that most sources have |
 //! | `leases` | assigns chunks to replicas |
 //! | [`writer`] | writes the chunks that replicas send |
@@ -17,7 +16,6 @@
 //! | `rows`, `summing` | make the progress rows and the summary |
 
 mod agree;
-pub(crate) mod answer;
 mod leases;
 mod looks;
 pub(crate) mod part;

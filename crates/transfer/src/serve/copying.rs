@@ -12,10 +12,9 @@ use super::dispatch::{first, turn_away};
 use super::door::Access;
 use super::events::{Moved, ServedClient, ServerEvent};
 use super::live::Mode;
-use super::{Server, transfer};
+use super::{Server, surveying, transfer};
 use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
 use crate::error::{Error, ErrorKind};
-use crate::many::answer;
 use crate::probe;
 use crate::session::{Service, Session, allow};
 
@@ -181,5 +180,5 @@ async fn answer_survey(
 ) -> Result<(), Error> {
     let places = transfer::places(server, &session.peer, &survey.paths)?;
     let memory = Box::new(server.memory.list_for(session.peer));
-    answer::answer(session, survey, places, &server.surveys, memory).await
+    surveying::answer(session, survey, places, &server.surveys, memory).await
 }

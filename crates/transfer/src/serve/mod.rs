@@ -5,7 +5,7 @@
 //! - `copying` is the service of copies. `register` lists the running transfers, so that a resumed
 //!   copy can take over the destination of the interrupted transfer, and an additional stream can
 //!   find its transfer. `transfer` handles one request, with `hooks` for the roles' callbacks.
-//!   `answer` (in `many`) handles the survey of a source, which may precede a request.
+//!   `surveying` handles the survey of a source, which may precede a request.
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
 //!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
 //!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
@@ -34,6 +34,7 @@ mod register;
 mod rehearsal;
 mod running;
 mod status;
+mod surveying;
 mod transfer;
 
 use std::cell::RefCell;
@@ -49,7 +50,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind};
 use crate::flow::shared_core::SharedCores;
-use crate::many::answer;
 use crate::options::{Allow, ServeOptions};
 use crate::probe;
 use crate::reactor;
@@ -98,7 +98,7 @@ struct Server {
     /// Partial files left by transfers.
     left: Arc<Left>,
     /// Limits the surveys that read at the same time.
-    surveys: answer::Permits,
+    surveys: surveying::Permits,
     probes: probe::server::Permits,
     tell: Tell,
     refusals: Arc<Refusals>,
@@ -121,7 +121,7 @@ impl Server {
             pipes: Pipes::default(),
             protocols: registry::find,
             left: Arc::default(),
-            surveys: answer::Permits::default(),
+            surveys: surveying::Permits::default(),
             probes: probe::server::Permits::default(),
             refusals: Arc::new(Refusals::new(tell.clone())),
             tell,

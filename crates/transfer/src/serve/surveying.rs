@@ -26,7 +26,7 @@ const SIGN: Duration = Duration::from_secs(1);
 /// each survey takes a disk's whole rate.
 const READING: usize = 4;
 
-pub(crate) struct Permits {
+pub(super) struct Permits {
     permits: Arc<Semaphore>,
     /// The steps of all surveys so far.
     work: Arc<AtomicU64>,
@@ -63,7 +63,7 @@ async fn send(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
 
 /// Answers a survey of `places` when a permit is free; afterwards the session can carry a request.
 /// `memory` is charged for the list of files.
-pub(crate) async fn answer(
+pub(super) async fn answer(
     session: &mut Session,
     survey: &Survey,
     places: Vec<Place>,
