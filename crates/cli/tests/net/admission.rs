@@ -4,12 +4,14 @@ use std::path::Path;
 
 use longhaul_files::LARGE;
 use longhaul_transfer::control::{
-    Attach, Direction, FilterWire, Frame, Message, Ping, Probe, Request, Survey,
+    self, Attach, Direction, FilterWire, Frame, Message, Ping, Probe, Request, Survey,
 };
 use longhaul_transfer::error::ErrorKind;
 use longhaul_transfer::options::Filter;
+use longhaul_transfer::session::Session;
 
 use super::liar;
+use super::ls::{MANY_UNREAD, create_many};
 use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
 
 fn pattern(glob: String) -> FilterWire {
@@ -103,6 +105,61 @@ fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
     ended.summary();
     let copied = std::fs::read(pair.there.join("copy")).expect("it was copied");
     assert!(copied == bytes(3_000_000, 1));
+}
+
+/// Sends `asked` to the service of this name and version, over a new session.
+async fn ask(
+    pair: &Pair,
+    client: &Host,
+    (service, version): (&str, u32),
+    asked: &impl prost::Message,
+) -> Session {
+    let mut session = liar::meet(pair, client).await;
+    session.ask_for(service, version);
+    session.write(asked).await.expect("it is open");
+    session
+}
+
+/// Sends many requests, and reads only one message of each answer: data or a sign of life.
+async fn ask_much(
+    pair: &Pair,
+    client: &Host,
+    service: (&str, u32),
+    asked: &impl prost::Message,
+) -> Vec<Session> {
+    // More than the server answers before the deadline, if it waits for the timeout of each.
+    const REQUESTS: usize = 40;
+    let mut sessions = Vec::new();
+    for _ in 0..REQUESTS {
+        sessions.push(ask(pair, client, service, asked).await);
+    }
+    for session in &mut sessions {
+        session.read::<()>().await.expect("it is open").expect("the server answers");
+    }
+    sessions
+}
+
+#[test]
+fn unread_surveys_of_one_id_block_no_survey_of_another_id() {
+    let scratch = tempfile::tempdir().expect("a folder for the test");
+    let greedy = Host::new(&scratch.path().join("greedy"));
+    let pair = Pair::in_memory(&["--allow", &greedy.id]);
+    create_many(&pair, MANY_UNREAD);
+    write(&pair.there.join("file"), b"f");
+    let survey = |path: &str| {
+        let paths = vec![path.into()];
+        Frame::from(Message::Survey(Survey { paths, recursive: true, ..Survey::default() }))
+    };
+    let service = (control::SERVICE, 1);
+    liar::block_on(async {
+        let _unread = ask_much(&pair, &greedy, service, &survey("many")).await;
+        let mut session = ask(&pair, &pair.client, service, &survey("file")).await;
+        let mut done = false;
+        while !done {
+            let frame = session.read::<Frame>().await.expect("it is open").expect("no end");
+            done = matches!(frame.message, Some(Message::Surveyed(piece)) if piece.done);
+        }
+    });
 }
 
 /// Limits on open files, soft and hard.

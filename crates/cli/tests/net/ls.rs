@@ -187,13 +187,21 @@ fn a_folder_is_listed_through_the_channel_of_ssh_by_several_streams() {
     });
 }
 
+/// Number of names of [`create_many`] that take more bytes than a client may leave unread.
+pub(super) const MANY_UNREAD: usize = 20_000;
+
+/// Creates a folder `many` with so many empty files. Each name has 247 bytes.
+pub(super) fn create_many(pair: &Pair, files: usize) {
+    let (folder, tail) = (pair.there.join("many"), "n".repeat(240));
+    fs::create_dir(&folder).unwrap();
+    (0..files).for_each(|n| drop(fs::File::create(folder.join(format!("{n:07}{tail}"))).unwrap()));
+}
+
 #[test]
 fn listing_a_large_folder_takes_little_memory_at_the_server() {
     const MANY: usize = 150_000;
     let mut pair = Pair::in_memory(&[]);
-    let (folder, tail) = (pair.there.join("many"), "n".repeat(240));
-    fs::create_dir(&folder).unwrap();
-    (0..MANY).for_each(|n| drop(fs::File::create(folder.join(format!("{n:07}{tail}"))).unwrap()));
+    create_many(&pair, MANY);
     let before = peak(pair.server.child().id());
     let ended = of_pair(&pair, &["--json"], "many");
     assert_eq!(ended.is(0, &[]).stdout.len(), MANY + 1, "and a summary");
@@ -291,9 +299,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
     write_private(&file, &format!("{}\n", client.id));
     let mut pair = Pair::in_memory(&["--allow-file", file.to_str().expect("our own name")]);
     write(&pair.there.join("file"), b"f");
-    let (folder, tail) = (pair.there.join("many"), "n".repeat(240));
-    fs::create_dir(&folder).unwrap();
-    (0..20_000).for_each(|n| drop(fs::File::create(folder.join(format!("{n:05}{tail}"))).unwrap()));
+    create_many(&pair, MANY_UNREAD);
     let survey = Survey { paths: vec![b"file".to_vec()], ..Survey::default() };
     let probe = Probe { probe: 5, flow: 6, cipher: "aes-128-gcm".to_owned() };
     block_on(async {
@@ -306,7 +312,6 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
         let mut probes = meet(&pair, &client).await;
         probes.write(&Frame::from(Message::Probe(probe))).await.unwrap();
         probes.read::<Frame>().await.unwrap().expect("it is answered");
-        // The list is longer than the data that a client may leave unread.
         let mut lists = meet(&pair, &client).await;
         lists.ask_for("list", 1);
         lists.write(&List { path: b"many".to_vec() }).await.unwrap();

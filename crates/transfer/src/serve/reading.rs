@@ -43,7 +43,7 @@ const AT_DISK: usize = 16;
 /// Interval of signs of life while the disk is slow.
 const SIGN: Duration = Duration::from_secs(5);
 /// Timeout for a client that does not read.
-const UNREAD: Duration = Duration::from_secs(60);
+pub(super) const UNREAD: Duration = Duration::from_secs(60);
 
 pub(super) struct Reading {
     server: Rc<Server>,
@@ -306,8 +306,17 @@ pub(super) async fn signing<M: Message + Default, T>(
 }
 
 pub(super) async fn send(session: &mut Session, message: impl Message) -> Result<(), Error> {
+    send_within(UNREAD, session, message).await
+}
+
+/// Sends `message`. Fails if a client that does not read keeps it from being sent for `patience`.
+pub(super) async fn send_within(
+    patience: Duration,
+    session: &mut Session,
+    message: impl Message,
+) -> Result<(), Error> {
     let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read the answer");
-    Ok(timeout(UNREAD, session.write(&message)).await.map_err(unread)??)
+    Ok(timeout(patience, session.write(&message)).await.map_err(unread)??)
 }
 
 #[cfg(test)]

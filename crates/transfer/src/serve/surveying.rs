@@ -1,18 +1,21 @@
 //! Answers surveys: sends the hashes of an object's chunks to a client that has several sources of
 //! the object.
 
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::reading::{UNREAD, send_within};
 use crate::control::{Frame, Message, Survey, Surveyed};
 use crate::error::{Error, ErrorKind};
 use crate::options::Filter;
-use crate::session::Session;
-use longhaul_files::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
+use crate::session::{PeerId, Session};
+use longhaul_files::{
+    CHUNK, DiskPermit, DiskPermits, ListMemory, Place, Source, SourceOptions, Watch,
+};
 
 /// Bytes of the manifest or of values (the hashes of chunks) in one message: a quarter of a frame's
 /// limit.
@@ -22,19 +25,21 @@ const WAITING: usize = 4;
 /// Interval of progress messages to the client.
 const SIGN: Duration = Duration::from_secs(1);
 
-/// Maximum number of surveys that read at the same time; others wait. The limit is low, because
-/// each survey takes a disk's whole rate.
-const READING: usize = 4;
+/// Maximum number of surveys that read at the same time; others wait. One client gets at most half
+/// of them. The limit is low, because each survey takes a disk's whole rate.
+const READING: usize = 8;
 
 pub(super) struct Permits {
-    permits: Arc<Semaphore>,
+    permits: DiskPermits<PeerId>,
     /// The steps of all surveys so far.
-    work: Arc<AtomicU64>,
+    work: AtomicU64,
+    /// Timeout for a client that does not read.
+    unread: Duration,
 }
 
 impl Default for Permits {
     fn default() -> Permits {
-        Permits { permits: Arc::new(Semaphore::new(READING)), work: Arc::default() }
+        Permits { permits: DiskPermits::new(READING), work: AtomicU64::new(0), unread: UNREAD }
     }
 }
 
@@ -42,23 +47,22 @@ impl Permits {
     /// Waits for a permit. Reports the progress of the other surveys to the client meanwhile, so
     /// the client knows whether it waits for a disk that hangs. Returns the permit and that
     /// progress.
-    async fn take(&self, session: &mut Session) -> Result<(OwnedSemaphorePermit, u64), Error> {
-        let permit = self.permits.clone().acquire_owned();
-        tokio::pin!(permit);
+    async fn take(&self, session: &mut Session) -> Result<(DiskPermit<PeerId>, u64), Error> {
+        let mut permit = pin!(self.permits.take(session.peer));
         let before = self.work.load(Ordering::Relaxed);
         loop {
             let taken = timeout(SIGN, &mut permit).await;
             let looked = self.work.load(Ordering::Relaxed) - before;
             match taken {
-                Ok(permit) => return Ok((permit.expect("nobody closes it"), looked)),
-                Err(_) => send(session, Surveyed { looked, ..Surveyed::default() }).await?,
+                Ok(permit) => return Ok((permit, looked)),
+                Err(_) => self.send(session, Surveyed { looked, ..Surveyed::default() }).await?,
             }
         }
     }
-}
 
-async fn send(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
-    Ok(session.write(&Frame::from(Message::Surveyed(piece))).await?)
+    async fn send(&self, session: &mut Session, piece: Surveyed) -> Result<(), Error> {
+        send_within(self.unread, session, Frame::from(Message::Surveyed(piece))).await
+    }
 }
 
 /// Answers a survey of `places` when a permit is free; afterwards the session can carry a request.
@@ -93,8 +97,9 @@ pub(super) async fn answer(
             Ok(None) => break,
             Err(_) => Surveyed { looked: waited + steps, ..Surveyed::default() },
         };
-        // If the client has disconnected, this fails and the reader's channel closes.
-        send(session, piece).await?;
+        // If the client has disconnected or does not read, this fails and the reader's channel
+        // closes.
+        permits.send(session, piece).await?;
     }
     reading.await.map_err(|_| Error::new(ErrorKind::Unfinished, "the survey ended early"))?
 }
@@ -148,8 +153,9 @@ mod tests {
     use super::*;
     use crate::session::PeerId;
 
-    fn pair() -> (Session, Session) {
-        let (near, far) = tokio::io::duplex(1 << 20);
+    /// Returns two ends of a session that takes `unread` bytes before the other end reads.
+    fn pair(unread: usize) -> (Session, Session) {
+        let (near, far) = tokio::io::duplex(unread);
         let session = |end| {
             let (input, out) = tokio::io::split(end);
             Session::over(PeerId([1; 32]), input, out)
@@ -167,9 +173,12 @@ mod tests {
     #[tokio::test]
     async fn a_survey_that_waits_reports_the_progress_of_those_that_read() {
         let permits = Permits::default();
-        let readers = permits.permits.clone().acquire_many_owned(READING as u32).await.unwrap();
+        let (mut server, mut client) = pair(1 << 20);
+        let mut readers = Vec::new();
+        for _ in 0..READING / 2 {
+            readers.push(permits.permits.take(server.peer).await);
+        }
         permits.work.store(7, Ordering::Relaxed);
-        let (mut server, mut client) = pair();
         let waiting = permits.take(&mut server);
         let client = async {
             assert_eq!(looked(&mut client).await, 0, "no other survey progresses");
@@ -181,14 +190,31 @@ mod tests {
         assert_eq!(taken.unwrap().1, 5);
     }
 
-    #[tokio::test]
-    async fn a_survey_counts_its_steps_for_those_that_wait() {
+    /// Answers a survey of a folder with a file of this many `bytes`.
+    async fn survey(permits: &Permits, server: &mut Session, bytes: usize) -> Result<(), Error> {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("a"), vec![1; 3 << 20]).unwrap();
-        let (permits, (mut server, _client)) = (Permits::default(), pair());
+        std::fs::write(folder.path().join("a"), vec![1; bytes]).unwrap();
         let places = vec![Place::Ambient(folder.path().to_owned())];
         let survey = Survey { recursive: true, ..Survey::default() };
-        answer(&mut server, &survey, places, &permits, Box::new(())).await.unwrap();
+        answer(server, &survey, places, permits, Box::new(())).await
+    }
+
+    #[tokio::test]
+    async fn a_survey_counts_its_steps_for_those_that_wait() {
+        let (permits, (mut server, _client)) = (Permits::default(), pair(1 << 20));
+        survey(&permits, &mut server, 3 << 20).await.unwrap();
         assert!(permits.work.load(Ordering::Relaxed) >= 3);
+    }
+
+    #[tokio::test]
+    async fn a_survey_whose_client_does_not_read_ends_and_returns_its_permit() {
+        let permits = Permits { unread: Duration::from_millis(1), ..Permits::default() };
+        let (mut server, _client) = pair(16);
+        let error = survey(&permits, &mut server, 1).await.unwrap_err();
+        assert!(error.what.contains("does not read"), "{error}");
+        let mut all = Vec::new();
+        for _ in 0..READING / 2 {
+            all.push(permits.permits.take(server.peer).await);
+        }
     }
 }
