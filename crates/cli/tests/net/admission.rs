@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use longhaul_files::LARGE;
+use longhaul_transfer::control::list::{List, Listed};
 use longhaul_transfer::control::{
     self, Attach, Direction, FilterWire, Frame, Message, Ping, Probe, Request, Survey,
 };
@@ -158,6 +159,23 @@ fn unread_surveys_of_one_id_block_no_survey_of_another_id() {
         while !done {
             let frame = session.read::<Frame>().await.expect("it is open").expect("no end");
             done = matches!(frame.message, Some(Message::Surveyed(piece)) if piece.done);
+        }
+    });
+}
+
+#[test]
+fn unread_listings_of_one_id_block_no_listing_of_another_id() {
+    let scratch = tempfile::tempdir().expect("a folder for the test");
+    let greedy = Host::new(&scratch.path().join("greedy"));
+    let pair = Pair::in_memory(&["--allow", &greedy.id]);
+    create_many(&pair, MANY_UNREAD);
+    let list = |path: &str| List { path: path.into() };
+    liar::block_on(async {
+        let _unread = ask_much(&pair, &greedy, ("list", 1), &list("many")).await;
+        let mut session = ask(&pair, &pair.client, ("list", 1), &list("")).await;
+        let mut done = false;
+        while !done {
+            done = session.read::<Listed>().await.expect("it is open").expect("no end").done;
         }
     });
 }

@@ -5,10 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Server;
@@ -19,11 +18,12 @@ use super::reading::{send, signing};
 use super::running::{Running, attend};
 use crate::control::list::{self, List, Listed, ListedName, PIECE};
 use crate::error::{Error, ErrorKind};
-use crate::session::{Service, Session, allow};
-use longhaul_files::Place;
+use crate::session::{PeerId, Service, Session, allow};
+use longhaul_files::{DiskPermits, Place};
 
-/// Maximum number of folders that are read at the same time. Other listings wait.
-const READING: usize = 8;
+/// Maximum number of folders that are read at the same time. Other listings wait. One client gets
+/// at most half of them.
+const READING: usize = 16;
 /// Maximum number of messages that wait for the stream.
 const WAITING: usize = 2;
 /// Maximum interval of messages to the client: names found so far, or a sign of life.
@@ -33,7 +33,7 @@ const ATTRIBUTES: usize = 40;
 
 pub(super) struct Listing {
     server: Rc<Server>,
-    permits: Arc<Semaphore>,
+    permits: DiskPermits<PeerId>,
 }
 
 impl Service for Listing {
@@ -67,15 +67,14 @@ impl Service for Listing {
 
 impl Listing {
     pub(super) fn new(server: Rc<Server>) -> Listing {
-        Listing { server, permits: Arc::new(Semaphore::new(READING)) }
+        Listing { server, permits: DiskPermits::new(READING) }
     }
 
     async fn answer(&self, session: &mut Session, asked: &List) -> Result<(), Error> {
         let path = Path::new(OsStr::from_bytes(&asked.path));
         let place = self.server.door.place(&session.peer, path, Access::Read)?;
-        let ended = |_| Error::new(ErrorKind::Unfinished, "the listing ended early");
-        let permit = self.permits.clone().acquire_owned();
-        let permit = signing::<Listed, _>(session, SIGN, permit).await?.map_err(|_| ended(()))?;
+        let permit = self.permits.take(session.peer);
+        let permit = signing::<Listed, _>(session, SIGN, permit).await?;
         let (pieces_end, mut pieces) = mpsc::channel(WAITING);
         let reading = tokio::task::spawn_blocking(move || {
             // Keep the permit until the reading ends, even if the client disconnects earlier.
@@ -90,7 +89,8 @@ impl Listing {
             };
             send(session, piece).await?;
         }
-        reading.await.map_err(|_| ended(()))??;
+        let ended = |_| Error::new(ErrorKind::Unfinished, "the listing ended early");
+        reading.await.map_err(ended)??;
         send(session, Listed { names: Vec::new(), done: true }).await
     }
 }
