@@ -15,6 +15,8 @@ pub struct DiskPermits<C>(Arc<Mutex<State<C>>>);
 #[derive(Debug)]
 struct State<C> {
     all: usize,
+    /// Maximum number of permits of one client.
+    most: usize,
     held: HashMap<C, usize>,
     /// The calls that wait, in the order in which they came.
     waiting: BTreeMap<u64, (C, Waker)>,
@@ -38,7 +40,7 @@ impl<C: Eq + Hash> State<C> {
     fn may_take(&self, client: &C) -> bool {
         let own = self.held.get(client).copied().unwrap_or(0);
         let free = self.all - self.held.values().sum::<usize>();
-        free > 0 && own < ((free + own) / 2).max(1)
+        free > 0 && own < ((free + own) / 2).max(1).min(self.most)
     }
 
     /// Returns the number of the first waiting call that may take a permit.
@@ -57,8 +59,13 @@ impl<C: Eq + Hash> State<C> {
 impl<C: Eq + Hash + Clone> DiskPermits<C> {
     /// Creates `all` permits.
     pub fn new(all: usize) -> DiskPermits<C> {
+        DiskPermits::limited(all, all)
+    }
+
+    /// Creates `all` permits. One client may hold at most `most` of them.
+    pub fn limited(all: usize, most: usize) -> DiskPermits<C> {
         let (held, waiting) = (HashMap::new(), BTreeMap::new());
-        DiskPermits(Arc::new(Mutex::new(State { all, held, waiting, calls: 0 })))
+        DiskPermits(Arc::new(Mutex::new(State { all, most, held, waiting, calls: 0 })))
     }
 
     /// Waits for a permit for `client`.
@@ -145,6 +152,13 @@ mod tests {
         hanging.clear();
         assert!(lock(&permits.0).held.is_empty(), "a client without permits is forgotten");
         assert_eq!(take_all(&permits, 5).len(), 8);
+    }
+
+    #[test]
+    fn a_limit_for_one_client_applies_while_its_share_is_larger() {
+        let permits = DiskPermits::limited(16, 3);
+        let taken = (1..=6).map(|client| take_all(&permits, client)).collect::<Vec<_>>();
+        assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 3, 3, 2, 1]);
     }
 
     #[test]

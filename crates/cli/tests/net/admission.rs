@@ -7,7 +7,7 @@ use longhaul_transfer::control::list::{List, Listed};
 use longhaul_transfer::control::{
     self, Attach, Direction, FilterWire, Frame, Message, Ping, Probe, Request, Survey,
 };
-use longhaul_transfer::error::ErrorKind;
+use longhaul_transfer::error::{Error, ErrorKind};
 use longhaul_transfer::options::Filter;
 use longhaul_transfer::session::Session;
 
@@ -178,6 +178,45 @@ fn unread_listings_of_one_id_block_no_listing_of_another_id() {
             done = session.read::<Listed>().await.expect("it is open").expect("no end").done;
         }
     });
+}
+
+/// Requests a pull of `file`. Returns once the server has offered the file.
+async fn pull(pair: &Pair, client: &Host, number: u32) -> Result<Session, Error> {
+    let request = liar::request(Direction::Pull, "file");
+    let request = Request { transfer: number.into(), flow: 100 + number, ..request };
+    let request = Frame::from(Message::Request(request));
+    let mut session = ask(pair, client, ("copy", 1), &request).await;
+    loop {
+        let frame = session.read::<Frame>().await?.expect("no end");
+        if matches!(frame.message, Some(Message::Offer(_))) {
+            return Ok(session);
+        }
+    }
+}
+
+#[test]
+fn the_pulls_of_one_id_are_limited_and_block_no_other_id() {
+    const MOST: u32 = 64;
+    let scratch = tempfile::tempdir().expect("a folder for the test");
+    let greedy = Host::new(&scratch.path().join("greedy"));
+    let pair = Pair::with(&["--allow", &greedy.id]);
+    write(&pair.there.join("file"), &bytes(3_000_000, 1));
+    let mut copy = pair.cp_command(&[&"--retry-for=0s", &pair.at("file"), &"copy"]);
+    let copied = liar::block_on(async {
+        let mut pulls = Vec::new();
+        for number in 1..=MOST {
+            pulls.push(pull(&pair, &greedy, number).await.expect("it is below the limit"));
+        }
+        let refused = pull(&pair, &greedy, MOST + 1).await.err().expect("it is one too many");
+        assert!(refused.what.contains("no room for another pull"), "{refused}");
+        let copied = tokio::task::spawn_blocking(move || Child::spawn(&mut copy).end()).await;
+        let ended = pulls.pop().expect("there are many");
+        ended.close(None).await.expect("it is open");
+        // The server notices the end a moment later.
+        while pull(&pair, &greedy, MOST + 2).await.is_err() {}
+        copied.expect("no panic")
+    });
+    copied.summary();
 }
 
 /// Limits on open files, soft and hard.

@@ -1,7 +1,8 @@
 //! A server accepts streams, checks each stream, and dispatches it to a service.
 //!
 //! - `dispatch` passes a stream to the service that the stream requests. `running` ends the
-//!   requests of all services when the server ends or their client loses its right.
+//!   requests of all services when the server ends or their client loses its right. `counts` and
+//!   `pulls` limit the requests of each client.
 //! - `copying` is the service of copies. `register` lists the running transfers, so that a resumed
 //!   copy can take over the destination of the interrupted transfer, and an additional stream can
 //!   find its transfer. `transfer` handles one request, with `hooks` for the roles' callbacks.
@@ -19,6 +20,7 @@ mod below;
 mod channeling;
 mod closing;
 mod copying;
+mod counts;
 mod dispatch;
 mod door;
 mod events;
@@ -28,6 +30,7 @@ mod listing;
 mod live;
 mod over_ssh;
 mod pipe;
+mod pulls;
 mod reading;
 mod refusals;
 mod register;
@@ -57,11 +60,13 @@ use crate::server_status::ServerStatus;
 use crate::session::{Identity, Listener, Services, Settings};
 use crate::write::budget::Budget;
 use closing::Closing;
+use counts::Counts;
 use door::Door;
 use live::Live;
 use longhaul_files::sink::Left;
 use longhaul_share::Shared;
 use pipe::Pipes;
+use pulls::Pulls;
 use refusals::Refusals;
 use register::Register;
 
@@ -93,6 +98,9 @@ struct Server {
     cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
+    /// The requests of each client for files.
+    requests: Counts,
+    pulls: Pulls,
     pipes: Pipes,
     protocols: Protocols,
     /// Partial files left by transfers.
@@ -118,6 +126,8 @@ impl Server {
             cores: RefCell::default(),
             allow_plain: false,
             register: Register::default(),
+            requests: Counts::default(),
+            pulls: Pulls::default(),
             pipes: Pipes::default(),
             protocols: registry::find,
             left: Arc::default(),

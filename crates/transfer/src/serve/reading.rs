@@ -1,7 +1,6 @@
 //! The service of remote files: reads of ranges of one file, and changes in place.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Server;
+use super::counts::{Counted, Counts};
 use super::dispatch::first;
 use super::door::Access;
 use super::events::{Moved, ServedClient};
@@ -47,26 +47,10 @@ pub(super) const UNREAD: Duration = Duration::from_secs(60);
 
 pub(super) struct Reading {
     server: Rc<Server>,
-    open: Rc<RefCell<HashMap<PeerId, usize>>>,
+    open: Counts,
     disk: DiskPermits<PeerId>,
     bulk: Arc<Semaphore>,
     values: Arc<ChunkValues>,
-}
-
-/// Counts an open file until dropped.
-struct OpenGuard {
-    open: Rc<RefCell<HashMap<PeerId, usize>>>,
-    peer: PeerId,
-}
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        let mut open = self.open.borrow_mut();
-        if let Some(count) = open.get_mut(&self.peer) {
-            *count -= 1;
-        }
-        open.retain(|_, count| *count > 0);
-    }
 }
 
 /// The bytes of a portion (a piece of a range within one chunk), and the hash of its chunk if the
@@ -113,28 +97,23 @@ impl Reading {
     pub(super) fn new(server: Rc<Server>) -> Reading {
         Reading {
             server,
-            open: Rc::default(),
+            open: Counts::default(),
             disk: DiskPermits::new(AT_DISK),
             bulk: Arc::new(Semaphore::new(BULK)),
             values: Arc::new(ChunkValues::new(VALUES)),
         }
     }
 
-    fn count_open(&self, peer: PeerId) -> Result<OpenGuard, Error> {
-        let mut open = self.open.borrow_mut();
+    fn count_open(&self, peer: PeerId) -> Result<Counted, Error> {
         let full = |who: String, most: usize| {
             let what = format!("{who} {most} remote files open, which is the limit");
-            Err(Error::new(ErrorKind::Unfinished, what).advise("close some, or try again later"))
+            Error::new(ErrorKind::Unfinished, what).advise("close some, or try again later")
         };
-        if open.values().sum::<usize>() >= MOST {
-            return full("the clients of this server have".to_owned(), MOST);
+        if self.open.sum() >= MOST {
+            return Err(full("the clients of this server have".to_owned(), MOST));
         }
-        let own = open.entry(peer).or_default();
-        if *own >= MOST_OF_ONE {
-            return full(format!("{peer} has"), MOST_OF_ONE);
-        }
-        *own += 1;
-        Ok(OpenGuard { open: self.open.clone(), peer })
+        let counted = self.open.enter(peer, MOST_OF_ONE);
+        counted.ok_or_else(|| full(format!("{peer} has"), MOST_OF_ONE))
     }
 
     async fn answer(
@@ -151,7 +130,7 @@ impl Reading {
         // `resume` lets the congestion window jump to half of what the path carried before. Two
         // jumps at the same time would fill the path, so this happens only while the client has no
         // other file open.
-        let is_only = self.open.borrow().get(&session.peer) == Some(&1);
+        let is_only = self.open.of(&session.peer) == 1;
         if let Some(flight) = rtt.filter(|_| is_only).and_then(|rtt| asked.flight(rtt)) {
             session.resume(flight);
         }

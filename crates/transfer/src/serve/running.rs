@@ -10,6 +10,7 @@ use longhaul_proto::share::Right as NamesRight;
 
 use super::Server;
 use super::closing::{Busy, Closing};
+use super::counts::Counted;
 use super::door::{Access, Right};
 use super::events::{Moved, ServedClient, ServerEvent};
 use crate::counters::board::Board;
@@ -18,6 +19,9 @@ use crate::session::{self, PeerId, Session};
 
 /// Interval at which a waiting request checks the conditions.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
+
+/// Maximum number of running and waiting requests of one client for files.
+const REQUESTS_OF_ONE: usize = 256;
 
 /// A running request. Clones refer to the same request.
 #[derive(Clone)]
@@ -32,21 +36,31 @@ struct Needs {
     /// Bytes that the destination had before the request.
     there: Cell<u64>,
     _busy: Busy,
+    _counted: Option<Counted>,
 }
 
 impl Server {
-    /// Starts a request of `peer` that needs `access`; `None` needs only an entry in the list of
-    /// clients. [`Running::check`] checks the right.
+    /// Starts a request of `peer` for files, which needs `access`, or a probe (`None`), which needs
+    /// only an entry in the list of clients. [`Running::check`] checks the right. Fails if `peer`
+    /// has too many such requests.
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
-        self.begin_by(self.door.right(peer, access))
+        let counted = self.requests.enter(peer, REQUESTS_OF_ONE).ok_or_else(|| {
+            let what = format!("{peer} has {REQUESTS_OF_ONE} requests here, which is the limit");
+            Error::new(ErrorKind::Unfinished, what).advise("wait for a request to end")
+        })?;
+        self.run(self.door.right(peer, access), Some(counted))
     }
 
     /// Starts a request that needs `right`, which [`Running::check`] checks.
     pub(super) fn begin_by(&self, right: Right) -> Result<Running, Error> {
+        self.run(right, None)
+    }
+
+    fn run(&self, right: Right, _counted: Option<Counted>) -> Result<Running, Error> {
         let _busy = self.closing.enter()?;
         let (closing, moved) = (self.closing.clone(), Cell::default());
         let (board, there) = (Arc::default(), Cell::default());
-        Ok(Running(Rc::new(Needs { closing, right, moved, board, there, _busy })))
+        Ok(Running(Rc::new(Needs { closing, right, moved, board, there, _busy, _counted })))
     }
 }
 
@@ -150,5 +164,31 @@ impl Running {
             done = work => done,
             why = self.stopped() => Err(why.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use longhaul_net::port::Port;
+
+    use super::super::door::Door;
+    use super::*;
+    use crate::write::budget::Budget;
+
+    #[tokio::test]
+    async fn the_requests_of_one_id_are_limited_and_those_of_another_do_not_count() {
+        let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let memory = Budget::new(Budget::least_of(1)).unwrap();
+        let server = Server::new(Door::of_user(), port.handle(), memory, Arc::new(|_| {}));
+        let [one, other] = [1, 2].map(|id| PeerId([id; 32]));
+        let begin = |_| server.begin(one, Some(Access::Read)).unwrap();
+        let running: Vec<Running> = (0..REQUESTS_OF_ONE).map(begin).collect();
+        let refused = server.begin(one, Some(Access::Read)).err().expect("it is one too many");
+        assert!(refused.what.contains("has 256 requests here"), "{refused}");
+        assert!(server.begin(other, Some(Access::Read)).is_ok());
+        drop(running);
+        assert!(server.begin(one, Some(Access::Read)).is_ok());
     }
 }

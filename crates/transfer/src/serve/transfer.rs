@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use super::Server;
 use super::door::Access;
 use super::hooks::ServerHooks;
+use super::pulls::Pull;
 use super::register::{ASKED, Registered};
 use super::running::Running;
 use crate::control::{DeleteWire, Direction, Held, Message, Request, Setting, Wait};
@@ -40,7 +41,7 @@ use crate::write::discard::Discard;
 use crate::write::extent::ExtentOf;
 use crate::write::files::Files;
 use longhaul_files::place::show;
-use longhaul_files::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
+use longhaul_files::{Asked, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 use longhaul_text::CallOption;
 
 /// How long to wait until the client disconnects, after the outcome was sent.
@@ -143,6 +144,18 @@ async fn enter(
         files.options.patience = if is_held { DROPPING } else { session::Settings::default().idle };
     }
     Ok(Arc::new(server.memory.enter_for(registered.peer).await?))
+}
+
+/// Waits as [`make_way`], and for the permits of a pull.
+async fn enter_pull(
+    server: &Server,
+    registered: &Registered<'_>,
+    wire: &Wire,
+    request: &Request,
+) -> Result<Pull, Error> {
+    make_way(registered, wire, request).await;
+    let list = server.memory.list_for(registered.peer);
+    server.pulls.enter(registered.peer, list).await
 }
 
 /// Waits as [`Registered::make_way`], and tells the client if that takes long. Returns whether a
@@ -434,13 +447,12 @@ async fn run(
             received.map(|received| (received.outcome, received.mark))
         }
         Work::Send { places, options } => {
-            running.or(async { Ok::<_, End>(make_way(&registered, wire, request).await) }).await?;
+            let pull = running.or(enter_pull(server, &registered, wire, request)).await?;
             // Waiting may have taken long, so announce the flow again.
             port.announce(FlowId(request.flow), terms.peer);
             let surveyed = request.surveyed;
             let options = SourceOptions { watch: board.watch().clone(), ..options };
-            let memory = Box::new(server.memory.list_for(registered.peer));
-            let source = open(places, options, memory, surveyed, wire, hooks, &board).await?;
+            let source = open(places, options, pull, surveyed, wire, hooks, &board).await?;
             let (path, decides, dry_run) = (None, false, request.dry_run);
             let end = SendingRole {
                 wire,
@@ -467,14 +479,15 @@ async fn run(
 async fn open(
     places: Vec<Place>,
     options: SourceOptions,
-    memory: Box<dyn ListMemory>,
+    pull: Pull,
     surveyed: bool,
     wire: &mut Wire,
     hooks: &dyn Hooks,
     board: &Board,
 ) -> Result<Source, End> {
     let walk = tokio::task::spawn_blocking(move || {
-        let mut source = Source::open_within(&places, &options, memory)?;
+        let Pull { memory, walking: _walking } = pull;
+        let mut source = Source::open_within(&places, &options, Box::new(memory))?;
         if surveyed {
             source.fill_holes();
         }

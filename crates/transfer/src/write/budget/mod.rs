@@ -36,6 +36,7 @@ use longhaul_proto::units::Bytes;
 use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+pub(crate) use self::lists::ListCharge;
 pub(crate) use self::messages::MessageCharge;
 use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, SharedMemory};
