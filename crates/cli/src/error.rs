@@ -96,6 +96,7 @@ pub(crate) fn event_in_flags(event: Event) -> Event {
             Event::Fallback { carrier, advice: in_flags(&advice) }
         }
         Event::Reconnecting { reason } => Event::Reconnecting { reason: in_flags(&reason) },
+        Event::Busy { reason } => Event::Busy { reason: in_flags(&reason) },
         Event::FileFailed { path, reason } => Event::FileFailed { path, reason: in_flags(&reason) },
         Event::Warning(text) => Event::Warning(in_flags(&text)),
         Event::OfSource { source, event } => {

@@ -103,6 +103,7 @@ fn event_value(event: &Event) -> Value {
         }
         Event::HeardAgain => json!({"event": "heard-again"}),
         Event::Reconnecting { reason } => json!({"event": "reconnecting", "reason": reason}),
+        Event::Busy { reason } => json!({"event": "busy", "reason": reason}),
         Event::Fallback { carrier, advice } => {
             json!({"event": "fallback", "carrier": carrier, "advice": advice})
         }

@@ -35,6 +35,9 @@ pub(crate) fn event(event: &Event) -> String {
         Event::Reconnecting { reason } => {
             format!("the copy is interrupted ({}); trying again", plain::text(reason))
         }
+        Event::Busy { reason } => {
+            format!("the copy has to wait ({}); trying again", plain::text(reason))
+        }
         Event::Fallback { carrier, advice } => {
             format!("the data go by {carrier} now; {}", plain::text(advice))
         }
@@ -554,6 +557,7 @@ pub(crate) mod tests {
             Event::FileSkipped { path: path.clone() },
             Event::FileFailed { path: path.clone(), reason: reason.clone() },
             Event::Reconnecting { reason: reason.clone() },
+            Event::Busy { reason: reason.clone() },
             Event::Fallback { carrier: "ssh".into(), advice: reason.clone() },
             Event::Warning(path.display().to_string()),
         ];

@@ -14,6 +14,8 @@ pub enum FileErrorKind {
     Peer,
     /// Nobody: the copy was interrupted, and the same copy may succeed later.
     Unfinished,
+    /// Nobody: other copies use the memory, and the same copy may succeed later.
+    Busy,
 }
 
 /// The suggested action for an [`Error`].

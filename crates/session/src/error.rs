@@ -57,13 +57,15 @@ pub struct Error {
     pub path: Option<PathBuf>,
     /// Whether the file or folder that the error concerns does not exist.
     pub is_missing: bool,
+    /// Whether the other side works, but cannot take the request now. A retry may succeed.
+    pub is_busy: bool,
 }
 
 impl Error {
     /// Creates an error without advice.
     pub fn new(kind: Kind, what: impl Into<String>) -> Error {
-        let what = what.into();
-        Error { kind, what, advice: None, is_silence: false, path: None, is_missing: false }
+        let (what, is_silence, is_missing, is_busy) = (what.into(), false, false, false);
+        Error { kind, what, advice: None, is_silence, path: None, is_missing, is_busy }
     }
 
     /// Returns the same error with advice.

@@ -66,6 +66,9 @@ struct Goodbye {
     /// Whether the file or folder that the error concerns does not exist.
     #[prost(bool, tag = "4")]
     missing: bool,
+    /// Whether this side works, but cannot take the request now, for example for lack of memory.
+    #[prost(bool, tag = "5")]
+    busy: bool,
 }
 
 pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
@@ -74,6 +77,7 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
         what: shown(&error.what),
         advice: error.advice.as_deref().map(shown).unwrap_or_default(),
         missing: error.is_missing,
+        busy: error.is_busy,
     });
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
@@ -95,7 +99,8 @@ pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
         kind => kind,
     };
     let what = format!("{peer} says: {}", shown(&goodbye.what));
-    let error = Error { is_missing: goodbye.missing, ..Error::new(kind, what) };
+    let (is_missing, is_busy) = (goodbye.missing, goodbye.busy);
+    let error = Error { is_missing, is_busy, ..Error::new(kind, what) };
     let advice = shown(&goodbye.advice);
     Some(match kind {
         _ if advice.is_empty() => error,
@@ -166,8 +171,12 @@ mod tests {
         assert_eq!(heard.what, "dtn.example.org says: disk [2J full");
         assert_eq!(heard.advice.as_deref(), Some("on the other host: make room"));
         assert!(!heard.is_missing);
-        let missing = Error { is_missing: true, ..error };
-        assert!(decoded(Some(&missing)).is_some_and(|heard| heard.is_missing));
+        let missing = Error { is_missing: true, ..error.clone() };
+        let heard = decoded(Some(&missing)).expect("an error was sent");
+        assert!(heard.is_missing && !heard.is_busy);
+        let busy = Error { is_busy: true, ..error };
+        let heard = decoded(Some(&busy)).expect("an error was sent");
+        assert!(heard.is_busy && !heard.is_missing);
         let usage = Error::new(Kind::Usage, "x").advise("say y");
         assert_eq!(decoded(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
         for kind in (1..10).map(Kind::of_code) {

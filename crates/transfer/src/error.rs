@@ -28,13 +28,15 @@ pub struct Error {
     pub path: Option<Box<Path>>,
     /// Whether the file or folder concerned does not exist.
     pub is_missing: bool,
+    /// Whether a side works, but cannot take the request now. A retry may then succeed.
+    pub is_busy: bool,
 }
 
 impl Error {
     /// Returns an error without advice.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
-        let what = what.into();
-        Error { kind, what, advice: None, is_silence: false, path: None, is_missing: false }
+        let (what, is_silence, is_missing, is_busy) = (what.into(), false, false, false);
+        Error { kind, what, advice: None, is_silence, path: None, is_missing, is_busy }
     }
 
     /// Adds advice.
@@ -49,6 +51,12 @@ impl Error {
     pub fn silence(mut self) -> Error {
         self.is_silence = true;
         self
+    }
+
+    /// Marks that a side works, but cannot take the request now.
+    #[must_use]
+    pub(crate) fn busy(self) -> Error {
+        Error { is_busy: true, ..self }
     }
 
     /// Sets the file or folder concerned.
@@ -82,8 +90,9 @@ impl From<longhaul_files::Error> for Error {
             FileErrorKind::Request => ErrorKind::Usage,
             FileErrorKind::File => ErrorKind::LocalFile,
             FileErrorKind::Peer => ErrorKind::Unreachable,
-            FileErrorKind::Unfinished => ErrorKind::Unfinished,
+            FileErrorKind::Unfinished | FileErrorKind::Busy => ErrorKind::Unfinished,
         };
+        let is_busy = error.kind == FileErrorKind::Busy;
         let advice = error.advice.map(|advice| match advice {
             Advice::Words(words) => words,
             Advice::Recursive => format!("add {}", CallOption::Recursive),
@@ -92,7 +101,8 @@ impl From<longhaul_files::Error> for Error {
             }
         });
         let path = error.path.map(PathBuf::into_boxed_path);
-        Error { advice, path, is_missing: error.is_missing, ..Error::new(kind, error.what) }
+        let is_missing = error.is_missing;
+        Error { advice, path, is_missing, is_busy, ..Error::new(kind, error.what) }
     }
 }
 
@@ -100,8 +110,8 @@ impl From<longhaul_session::Error> for Error {
     fn from(error: longhaul_session::Error) -> Error {
         let kind = ErrorKind::of_code(error.kind.code());
         let path = error.path.map(PathBuf::into_boxed_path);
-        let longhaul_session::Error { what, advice, is_silence, is_missing, .. } = error;
-        Error { kind, what, advice, is_silence, path, is_missing }
+        let longhaul_session::Error { what, advice, is_silence, is_missing, is_busy, .. } = error;
+        Error { kind, what, advice, is_silence, path, is_missing, is_busy }
     }
 }
 
@@ -109,9 +119,9 @@ impl From<&Error> for longhaul_session::Error {
     fn from(error: &Error) -> longhaul_session::Error {
         let kind = Kind::of_code(error.kind.code().into());
         let ended = longhaul_session::Error::new(kind, error.what.clone());
-        let Error { advice, path, is_silence, is_missing, .. } = error.clone();
+        let Error { advice, path, is_silence, is_missing, is_busy, .. } = error.clone();
         let path = path.map(PathBuf::from);
-        longhaul_session::Error { advice, path, is_silence, is_missing, ..ended }
+        longhaul_session::Error { advice, path, is_silence, is_missing, is_busy, ..ended }
     }
 }
 
@@ -122,7 +132,8 @@ mod tests {
     #[test]
     fn each_error_kind_survives_the_session_under_its_own_number() {
         for kind in ErrorKind::ALL {
-            let error = Error { is_missing: true, ..Error::new(*kind, "x").advise("y").at("z") };
+            let error = Error::new(*kind, "x").advise("y").at("z").busy();
+            let error = Error { is_missing: true, ..error };
             let ended = longhaul_session::Error::from(&error);
             assert_eq!(ended.kind.code(), u32::from(kind.code()));
             assert_eq!(Error::from(ended), error);

@@ -194,8 +194,13 @@ pub enum Notice {
     },
     /// The other side answers again, and the copy continues.
     HeardAgain,
-    /// The connection was lost, or the server cannot take the copy now; the copy tries again.
+    /// The connection was lost; the copy connects again.
     Reconnecting {
+        /// The reason.
+        reason: String,
+    },
+    /// A side works, but cannot take the copy now; the copy tries again.
+    Busy {
         /// The reason.
         reason: String,
     },

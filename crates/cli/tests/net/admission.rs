@@ -76,6 +76,19 @@ fn patterns_of_a_megabyte_are_refused_and_cost_a_server_little_memory() {
     assert!(grown < 40 << 20, "{grown} bytes");
 }
 
+/// Begins copy number `n` of `client`, which sends no data.
+async fn begun(pair: &Pair, client: &Host, n: u32) -> Session {
+    let mut session = liar::meet(pair, client).await;
+    let request = liar::request(Direction::Push, &format!("slow-{n}"));
+    let request = Request { transfer: n.into(), flow: 100 + n, ..request };
+    session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
+    // The server answers with a grant, or with a `Wait`.
+    let ping = Message::Ping(Ping { answer: false });
+    session.write(&Frame::from(ping)).await.expect("it is open");
+    session.read::<Frame>().await.expect("the server answers");
+    session
+}
+
 #[test]
 fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
     // Each transfer reserves 32 MiB. So 16 would take the server's whole memory; one id may reserve
@@ -89,15 +102,7 @@ fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
     let ended = liar::block_on(async {
         let mut slow = Vec::new();
         for n in 1..=SLOW {
-            let mut session = liar::meet(&pair, &greedy).await;
-            let request = liar::request(Direction::Push, &format!("slow-{n}"));
-            let request = Request { transfer: n.into(), flow: 100 + n, ..request };
-            session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
-            // The server answers with a grant, or with a `Wait`.
-            let ping = Message::Ping(Ping { answer: false });
-            session.write(&Frame::from(ping)).await.expect("it is open");
-            session.read::<Frame>().await.expect("the server answers");
-            slow.push(session);
+            slow.push(begun(&pair, &greedy, n).await);
         }
         let copied = tokio::task::spawn_blocking(move || Child::spawn(&mut copy).end()).await;
         drop(slow);
@@ -217,6 +222,29 @@ fn the_pulls_of_one_id_are_limited_and_block_no_other_id() {
         copied.expect("no panic")
     });
     copied.summary();
+}
+
+#[test]
+fn a_server_whose_memory_is_full_is_busy_and_the_copy_waits_for_it() {
+    let pair = Pair::with(&["--memory=32Mi"]);
+    write(&pair.here.join("file"), &bytes(3_000_000, 1));
+    let mut copy = pair.cp_command(&[&"file", &pair.at("copy")]);
+    let ended = liar::block_on(async {
+        // The memory suffices for one transfer.
+        let slow = begun(&pair, &pair.client, 1).await;
+        let waits = tokio::task::spawn_blocking(move || {
+            let mut copy = Child::spawn(&mut copy);
+            let busy = copy.event(|event| event["event"] == "busy");
+            let reason = busy["reason"].as_str().unwrap_or_default();
+            assert!(reason.contains("hold") && reason.contains("--memory"), "{busy}");
+            copy
+        });
+        let copy = waits.await.expect("no panic");
+        drop(slow);
+        tokio::task::spawn_blocking(move || copy.end()).await.expect("no panic")
+    });
+    ended.summary();
+    assert!(ended.events("reconnecting").is_empty(), "{ended}");
 }
 
 /// Limits on open files, soft and hard.

@@ -37,9 +37,14 @@ pub enum Event {
     },
     /// The peer answers again.
     HeardAgain,
-    /// The connection was lost, or the server cannot take the transfer now; the transfer tries
-    /// again.
+    /// The connection was lost; the transfer connects again.
     Reconnecting {
+        /// The reason.
+        reason: String,
+    },
+    /// The peer or this host cannot take the transfer now, for example because its memory is full;
+    /// the transfer tries again.
+    Busy {
         /// The reason.
         reason: String,
     },
@@ -139,6 +144,7 @@ impl From<Notice> for Event {
             Notice::Silent { since, sends } => Event::Silent { since, sends },
             Notice::HeardAgain => Event::HeardAgain,
             Notice::Reconnecting { reason } => Event::Reconnecting { reason },
+            Notice::Busy { reason } => Event::Busy { reason },
             Notice::Fallback { carrier, advice } => Event::Fallback { carrier, advice },
             Notice::Streams { count, found } => Event::Streams { count, found },
             Notice::File { path } => Event::FileDone { path },

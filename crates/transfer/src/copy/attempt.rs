@@ -311,7 +311,7 @@ impl<'a> Attempt<'a> {
                 self.refused.set(true);
                 wire.close(Some(error)).await;
             }
-            Err(End::Lost(_)) => {}
+            Err(End::Lost(_) | End::Busy(_)) => {}
         }
         let outcome = result?;
         self.hooks.ended(&outcome);

@@ -165,7 +165,7 @@ async fn run(
         let before = attempt.progress();
         let result = attempt.run(transport).await;
         attempt.hooks.report_last();
-        let reason = match result {
+        let (reason, notice) = match result {
             Ok(finished) => match attempt.hooks.read_again() {
                 Some(changed) => {
                     observer.notice(Notice::Warning(changed));
@@ -202,14 +202,14 @@ async fn run(
                 observer.notice(attempt.fallback_notice(TCP_STREAMS));
                 continue;
             }
-            Err(End::Lost(reason)) => reason,
+            Err(End::Lost(reason)) => (reason.clone(), Notice::Reconnecting { reason }),
+            Err(End::Busy(reason)) => (reason.clone(), Notice::Busy { reason }),
         };
         if attempt.progress() > before {
-            lost_since = None;
-            pause = FIRST_PAUSE;
+            (lost_since, pause) = (None, FIRST_PAUSE);
         }
         take_up(&mut lost_since, options, &reason)?;
-        observer.notice(Notice::Reconnecting { reason });
+        observer.notice(notice);
         rest(&mut pause, &cancel).await?;
     }
 }

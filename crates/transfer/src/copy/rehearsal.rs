@@ -64,7 +64,7 @@ pub fn rehearse(
         match attempt.run(first_transport(options)).await {
             Ok(finished) => summing::summary(options, &attempt, finished),
             Err(End::Fatal(error)) => Err(error),
-            Err(End::Lost(why)) => Err(Error::new(ErrorKind::Unfinished, why)),
+            Err(End::Lost(why) | End::Busy(why)) => Err(Error::new(ErrorKind::Unfinished, why)),
             Err(End::NoDatagrams) => {
                 Err(Error::new(ErrorKind::Unfinished, "datagrams do not pass"))
             }

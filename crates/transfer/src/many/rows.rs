@@ -187,7 +187,9 @@ impl Observer for OfSource {
                 self.rows.set_silent(self.number, false);
                 self.rows.set_state(self.number, SourceState::Receiving);
             }
-            Notice::Reconnecting { .. } => self.rows.set_state(self.number, SourceState::Retrying),
+            Notice::Reconnecting { .. } | Notice::Busy { .. } => {
+                self.rows.set_state(self.number, SourceState::Retrying);
+            }
             Notice::Silent { .. } => self.rows.set_silent(self.number, true),
             Notice::HeardAgain => self.rows.set_silent(self.number, false),
             _ => {}

@@ -30,6 +30,8 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 pub(crate) enum End {
     /// The session is lost; the copy can continue over a new session.
     Lost(String),
+    /// A side works, but cannot take the copy now; the copy can start over a new session later.
+    Busy(String),
     /// Datagrams do not pass, or no longer pass; the copy can continue over streams.
     NoDatagrams,
     Fatal(Error),
@@ -208,9 +210,10 @@ async fn ended(mut writer: Writer, patience: Duration) -> Option<FrameWriter> {
     tokio::time::timeout(patience, &mut writer.0).await.ok()?.ok()?.ok()
 }
 
-/// Classifies an error: a broken session can be resumed, a refused session cannot.
+/// Classifies an error: a broken or busy session can be resumed, a refused session cannot.
 pub(crate) fn lost_or_fatal(error: Error) -> End {
     match error.kind {
+        _ if error.is_busy => End::Busy(error.what),
         ErrorKind::Unfinished | ErrorKind::Stalled => End::Lost(error.what),
         _ => End::Fatal(error),
     }
@@ -223,6 +226,15 @@ mod tests {
     use crate::session::Carriers;
     use crate::write::budget::Budget;
     use longhaul_proto::units::Bytes;
+
+    #[test]
+    fn a_busy_side_is_not_a_lost_session_and_a_refusal_is_final() {
+        let unfinished = Error::new(ErrorKind::Unfinished, "why");
+        assert!(matches!(lost_or_fatal(unfinished.clone()), End::Lost(why) if why == "why"));
+        assert!(matches!(lost_or_fatal(unfinished.busy()), End::Busy(why) if why == "why"));
+        let refused = Error::new(ErrorKind::Unreachable, "why");
+        assert!(matches!(lost_or_fatal(refused), End::Fatal(_)));
+    }
 
     #[test]
     fn a_session_ends_when_the_other_side_reads_nothing() {

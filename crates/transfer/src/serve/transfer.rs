@@ -93,7 +93,7 @@ pub(super) async fn answer(
             wire.close(Some(&error)).await;
             Err(error)
         }
-        Err(End::Lost(why)) => {
+        Err(End::Lost(why) | End::Busy(why)) => {
             Err(Error::new(ErrorKind::Unfinished, format!("{peer} was lost: {why}")))
         }
         Err(End::NoDatagrams) => {

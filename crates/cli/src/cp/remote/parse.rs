@@ -41,6 +41,7 @@ fn one(value: &Value) -> Option<Event> {
         }
         "heard-again" => Event::HeardAgain,
         "reconnecting" => Event::Reconnecting { reason: text(&value["reason"]) },
+        "busy" => Event::Busy { reason: text(&value["reason"]) },
         "fallback" => {
             let (carrier, advice) = (text(&value["carrier"]), text(&value["advice"]));
             Event::Fallback { carrier, advice }
@@ -264,6 +265,7 @@ mod tests {
             Event::Silent { since: Span::from_millis(3_500), sends: true },
             Event::HeardAgain,
             Event::Reconnecting { reason: "why".into() },
+            Event::Busy { reason: "why".into() },
             Event::Fallback { carrier: "tls".into(), advice: "open".into() },
             Event::Streams { count: 8, found: true },
             Event::FileDone { path: path() },

@@ -67,7 +67,7 @@ impl ListMemory for ListCharge {
             let advice = advice.map(Into::into);
             return Err(longhaul_files::Error {
                 advice,
-                ..longhaul_files::Error::new(FileErrorKind::Unfinished, what)
+                ..longhaul_files::Error::new(FileErrorKind::Busy, what)
             });
         }
         let more = fitting.and_then(|more| free.clone().try_acquire_many_owned(more).ok());
@@ -130,7 +130,7 @@ impl Inner {
         if enough <= u64::from(self.total) {
             // Other transfers use the memory at the moment.
             let advice = format!("raise {memory} on that host, or wait for a copy to end");
-            return longhaul_files::Error::new(FileErrorKind::Unfinished, what).advise(advice);
+            return longhaul_files::Error::new(FileErrorKind::Busy, what).advise(advice);
         }
         longhaul_files::Error::new(FileErrorKind::Request, what).advise(format!(
             "raise {memory} to {enough}Mi or more on the host that reports this, or copy the \
@@ -162,7 +162,7 @@ mod tests {
         assert!(refused.to_string().contains("514Mi"));
         // Another list finds no memory beside this list, but the same command may succeed later.
         let refused = budget.list().hold(10 * CHUNK).unwrap_err();
-        assert_eq!(refused.kind, FileErrorKind::Unfinished);
+        assert_eq!(refused.kind, FileErrorKind::Busy);
         assert!(budget.list().hold(u64::MAX).is_err());
         drop(list);
         assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
@@ -180,7 +180,7 @@ mod tests {
         let mut second = budget.list_for(one);
         assert_eq!(second.hold(42 * CHUNK), Ok(()), "half of 384 together");
         let refused = second.hold(43 * CHUNK).unwrap_err();
-        assert_eq!(refused.kind, FileErrorKind::Unfinished);
+        assert_eq!(refused.kind, FileErrorKind::Busy);
         assert!(first.hold(151 * CHUNK).is_err());
         assert_eq!(budget.list_for(other).hold(192 * CHUNK), Ok(()));
         drop(second);

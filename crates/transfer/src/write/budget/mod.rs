@@ -205,7 +205,7 @@ impl Budget {
 
 fn full(what: &str) -> Error {
     let advice = format!("raise {} on that host, or wait for a copy to end", CallOption::Memory);
-    Error::new(ErrorKind::Unfinished, what).advise(advice)
+    Error::new(ErrorKind::Unfinished, what).advise(advice).busy()
 }
 
 fn held_by_others() -> String {
@@ -522,7 +522,7 @@ mod tests {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
             let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let refused = budget.enter().await.err().expect("nobody ends");
-            assert_eq!(refused.kind, ErrorKind::Unfinished);
+            assert!(refused.kind == ErrorKind::Unfinished && refused.is_busy, "{refused:?}");
             assert!(refused.what.starts_with("the running copies"), "{refused}");
         });
     }
