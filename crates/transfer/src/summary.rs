@@ -165,8 +165,8 @@ pub struct Summary {
     pub receives: Option<ReceiveCapacity>,
     /// The sources, if the copy had several.
     pub sources: Vec<SourceRow>,
-    /// Sources that failed permanently. Their objects are missing, unless all sources are replicas
-    /// of one object.
+    /// Sources that failed permanently; of replicas of one object, also those that were lost and
+    /// not reached again. Their objects are missing, unless all sources are replicas.
     pub failed_sources: u64,
 }
 

@@ -237,7 +237,13 @@ fn a_frozen_replica_loses_its_chunks_and_joins_again_when_it_continues() {
     star.signal(0, Signal::CONT);
     copy.event(|event| warned(event, "is back", &star));
     let ended = copy.end();
-    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    let summary = ended.summary();
+    assert_eq!(summary["verified"], true, "{ended}");
+    // The other replica stays frozen.
+    let state = star.row(&summary, 1)["state"].clone();
+    assert!(state == "silent" || state == "retrying", "{ended}");
+    assert_eq!(summary["failed_sources"], 1, "{ended}");
+    assert!(ended.stderr.contains("1 of 3 sources"), "{ended}");
     star.assert_copied("x", &content);
     star.signal(1, Signal::CONT);
 }

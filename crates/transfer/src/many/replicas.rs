@@ -410,7 +410,7 @@ impl<'a> Copying<'a> {
         whole.resumed_bytes = outcome.resumed_bytes;
         whole.skipped_files = outcome.skipped;
         whole.failed_files = failed_files;
-        whole.failed_sources = self.errors.len() as u64;
+        whole.failed_sources = self.sources.rows.lost();
         whole.unread_files = if self.options.checksum { 0 } else { outcome.skipped };
         whole.verified = failed_files == 0 && whole.unread_files == 0;
         whole.blake3 = hex(&outcome.digest);

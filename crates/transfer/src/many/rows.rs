@@ -30,6 +30,13 @@ struct Row {
 }
 
 impl Row {
+    /// A source that has ended keeps its state.
+    fn set_state(&mut self, state: SourceState) {
+        if !matches!(self.state, SourceState::Done | SourceState::Silent | SourceState::Failed) {
+            self.state = state;
+        }
+    }
+
     fn is_connected(&self) -> bool {
         matches!(self.state, SourceState::Receiving | SourceState::Waiting)
     }
@@ -79,21 +86,16 @@ impl Rows {
         self.rows()[number].name.clone()
     }
 
-    /// `Failed` is final.
+    /// Done, silent at its end, and failed are final.
     pub(super) fn set_state(&self, number: usize, state: SourceState) {
-        let row = &mut self.rows()[number];
-        if row.state != SourceState::Failed {
-            row.state = state;
-        }
+        self.rows()[number].set_state(state);
     }
 
-    /// Marks a source that has ended without an error as done. A silent source keeps its state: it
-    /// did not answer at the end.
+    /// Marks a source that has ended without an error as done; as silent if it did not answer at
+    /// the end.
     pub(super) fn set_done(&self, number: usize) {
         let row = &mut self.rows()[number];
-        if !row.silent && row.state != SourceState::Failed {
-            row.state = SourceState::Done;
-        }
+        row.set_state(if row.silent { SourceState::Silent } else { SourceState::Done });
     }
 
     pub(super) fn set_silent(&self, number: usize, silent: bool) {
@@ -108,6 +110,21 @@ impl Rows {
     /// Returns whether any source is connected, silent or not.
     pub(super) fn any_connected(&self) -> bool {
         self.rows().iter().any(Row::is_connected)
+    }
+
+    /// Returns the number of sources that have failed, were lost, or were never reached.
+    pub(super) fn lost(&self) -> u64 {
+        let is_lost = |row: &&Row| match row.state() {
+            SourceState::Connecting
+            | SourceState::Silent
+            | SourceState::Retrying
+            | SourceState::Failed => true,
+            SourceState::Surveying
+            | SourceState::Receiving
+            | SourceState::Waiting
+            | SourceState::Done => false,
+        };
+        self.rows().iter().filter(is_lost).count() as u64
     }
 
     fn set_progress(&self, number: usize, progress: &Progress) {
@@ -259,8 +276,6 @@ mod tests {
         source_observer.notice(Notice::HeardAgain);
         assert_eq!(state(), SourceState::Waiting);
         source_observer.notice(silent());
-        rows.set_done(0);
-        assert_eq!(state(), SourceState::Silent, "a source that is gone is not done");
         source_observer.notice(Notice::Reconnecting { reason: "lost".into() });
         assert_eq!((state(), rows.table()[0].rate), (SourceState::Retrying, Rate::ZERO));
         assert!(!rows.any_connected());
@@ -268,6 +283,34 @@ mod tests {
         assert_eq!(state(), SourceState::Receiving);
         rows.set_done(0);
         assert_eq!(state(), SourceState::Done);
+    }
+
+    #[test]
+    fn a_source_that_ends_silently_is_lost_and_no_longer_connected() {
+        let rows = Rows::new(vec!["a".into()]);
+        rows.set_state(0, SourceState::Receiving);
+        rows.set_silent(0, true);
+        assert!(rows.any_connected());
+        rows.set_done(0);
+        assert_eq!(rows.table()[0].state, SourceState::Silent, "a source that is gone is not done");
+        assert_eq!((rows.any_connected(), rows.lost()), (false, 1));
+        // The writer may report the source's last change of state after its end.
+        rows.set_state(0, SourceState::Waiting);
+        assert_eq!(rows.table()[0].state, SourceState::Silent);
+    }
+
+    #[test]
+    fn sources_that_failed_or_did_not_come_back_are_lost() {
+        use SourceState::{
+            Connecting, Done, Failed, Receiving, Retrying, Silent, Surveying, Waiting,
+        };
+        let lost = |state| {
+            let rows = Rows::new(vec!["a".into()]);
+            rows.set_state(0, state);
+            rows.lost()
+        };
+        assert_eq!([Connecting, Silent, Retrying, Failed].map(lost), [1; 4]);
+        assert_eq!([Surveying, Receiving, Waiting, Done].map(lost), [0; 4]);
     }
 
     struct Thinks(Duration);
