@@ -102,6 +102,23 @@ struct Setting {
     rates: &'static str,
     /// Whether the runs are simulated or real.
     origin: Origin,
+    /// The congestion control of TCP, if it is known.
+    congestion: Option<String>,
+}
+
+impl Setting {
+    /// The congestion control of a candidate that is TCP.
+    fn congestion_of(&self, candidate: Candidate) -> Option<&str> {
+        self.congestion.as_deref().filter(|_| candidate.is_tcp())
+    }
+
+    /// The name of a candidate in the table: `rbudp`, `tcp:8 (cubic)`.
+    fn name(&self, candidate: Candidate) -> String {
+        match self.congestion_of(candidate) {
+            Some(congestion) => format!("{candidate} ({congestion})"),
+            None => candidate.to_string(),
+        }
+    }
 }
 
 pub(crate) fn run(args: &CompareArgs) -> u8 {

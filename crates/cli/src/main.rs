@@ -28,6 +28,7 @@ mod help;
 mod hex;
 mod id;
 mod json;
+mod kernel_tcp;
 mod link_tally;
 mod live;
 mod ls;

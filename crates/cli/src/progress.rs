@@ -93,6 +93,11 @@ impl Bars {
         self.began = true;
     }
 
+    fn clear(&self) {
+        let all = self.sources.iter().chain([&self.overall, &self.more, &self.name]);
+        all.for_each(ProgressBar::finish_and_clear);
+    }
+
     fn finish(&self) {
         self.sources.iter().for_each(ProgressBar::abandon);
         self.overall.abandon();
@@ -169,9 +174,18 @@ impl Meter {
         self.finish();
     }
 
+    /// Ends the output; the last state of the bars stays on the screen.
     pub(crate) fn finish(&mut self) {
         if let Meter::Bars(bars) = self {
             bars.finish();
+        }
+        *self = Meter::Hidden;
+    }
+
+    /// Ends the output, and removes the bars from the screen.
+    pub(crate) fn clear(&mut self) {
+        if let Meter::Bars(bars) = self {
+            bars.clear();
         }
         *self = Meter::Hidden;
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::rig::{Pair, content};
+use crate::rig::{Pair, Terminal, content};
 use crate::usage::longhaul;
 
 const WAN: &str = r#"
@@ -52,8 +52,10 @@ fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
     let last = events.last().expect("a summary");
     assert_eq!((&last["event"], &last["status"]), (&"summary".into(), &0.into()));
     assert_eq!(last["protocols"].as_array().map(Vec::len), Some(2));
+    let congestion = [0, 1].map(|number| last["protocols"][number]["congestion"].clone());
+    assert_eq!(congestion, [Value::Null, "cubic".into()]);
     let page = fs::read_to_string(page).expect("it was written");
-    assert!(page.contains("tcp:2") && page.contains("</svg>"));
+    assert!(page.contains("tcp:2 (cubic)") && page.contains("</svg>"));
     assert_eq!(longhaul(&words).stdout, longhaul(&words).stdout, "a seed determines the table");
 }
 
@@ -103,6 +105,20 @@ fn a_comparison_leaves_an_object_on_the_host_only_with_the_flag() {
     }
     let left = fs::metadata(pair.there.join("object")).expect("the last object stays");
     assert_eq!(left.len(), 3_000_000);
+}
+
+#[test]
+fn the_progress_bar_of_a_comparison_is_removed_after_each_run() {
+    let pair = Pair::new();
+    let id = format!("--server-id={}", pair.server.id);
+    let words = ["compare", &id, "--protocols=rbudp", "--size=3MB", "--repeat=1", "--rate=10M"];
+    let mut command = pair.client.command(words);
+    command.arg(pair.server.at(""));
+    let (ended, text) = Terminal::start(command).end();
+    assert_eq!(ended, Some(0), "{text}");
+    let (_, after) = text.rsplit_once("of 3.00 MB").expect("the bar was drawn");
+    // Erases a line of the terminal.
+    assert!(after.contains("\x1b[2K"), "{text:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::runs::{Counts, Cpu, Measured, Run};
 use super::{CompareArgs, Setting, beside};
 use crate::error::{Error, ErrorKind, event_in_flags};
 use crate::progress::Meter;
-use crate::{console, report, signals, trust};
+use crate::{console, kernel_tcp, report, signals, trust};
 
 const SIZE: Bytes = Bytes::new(300_000_000);
 /// The default of `cp --memory`.
@@ -205,6 +205,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
         ],
         rates: "delivered, Mbit/s",
         origin: Origin::Emulated,
+        congestion: kernel_tcp::congestion(),
     }
 }
 
@@ -234,7 +235,7 @@ impl Watch {
 
     /// Returns the rates between the samples: seconds since start, Mbit/s.
     fn ended(&self) -> Vec<(f64, f64)> {
-        self.with(Meter::finish);
+        self.with(Meter::clear);
         self.course.rates()
     }
 

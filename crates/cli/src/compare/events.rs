@@ -34,13 +34,14 @@ pub(super) fn summary(setting: &Setting, standings: &[Standing], status: u8) -> 
         "status": status,
         "title": setting.title,
         "notes": setting.notes,
-        "protocols": standings.iter().map(standing).collect::<Vec<_>>(),
+        "protocols": standings.iter().map(|one| standing(setting, one)).collect::<Vec<_>>(),
     })
 }
 
-fn standing(standing: &Standing) -> Value {
+fn standing(setting: &Setting, standing: &Standing) -> Value {
     let mut value = Map::new();
     value.insert("protocol".to_owned(), json!(standing.candidate.to_string()));
+    value.insert("congestion".to_owned(), json!(setting.congestion_of(standing.candidate)));
     value.insert("runs".to_owned(), json!(standing.runs));
     value.insert("failed".to_owned(), json!(standing.failed));
     if let Some(figures) = &standing.figures {

@@ -48,27 +48,27 @@ pub(super) fn html(
          <div class=\"wide\">\n<table>\n{}</table>\n</div>\n<ul>\n\
          <li>{}</li>\n{notes}</ul>\n\
          <figure>\n{svg}\n</figure>\n{failures}<p>longhaul {}</p>\n</body>\n</html>\n",
-        rows(standings),
+        rows(setting, standings),
         table::COUNTED,
         env!("CARGO_PKG_VERSION"),
     ))
 }
 
-fn rows(standings: &[Standing]) -> String {
+fn rows(setting: &Setting, standings: &[Standing]) -> String {
     let row = |(at, row): (usize, &Vec<String>)| {
         let tag = if at == 0 { "th" } else { "td" };
         let cells: String =
             row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect();
         format!("<tr>{cells}</tr>\n")
     };
-    table::cells(standings).iter().enumerate().map(row).collect()
+    table::cells(setting, standings).iter().enumerate().map(row).collect()
 }
 
 /// The receive rates of each candidate's median run.
 fn plot(setting: &Setting, runs: &[Run], standings: &[Standing]) -> Plot {
     let series = standings.iter().filter_map(|standing| {
         let run = runs::typical(standing.candidate, runs)?;
-        let label = standing.candidate.to_string();
+        let label = setting.name(standing.candidate);
         Some(Series::new(label, setting.origin, run.rates.iter().copied()))
     });
     Plot {
@@ -106,7 +106,8 @@ mod tests {
         let standings = standings(&[Candidate::parse("rbudp").unwrap()], &runs);
         let title = "a<b & \"c\"".to_owned();
         let origin = Origin::Emulated;
-        let setting = Setting { title, notes: vec!["it <is> so".into()], rates: "Mbit/s", origin };
+        let (notes, rates, congestion) = (vec!["it <is> so".into()], "Mbit/s", None);
+        let setting = Setting { title, notes, rates, origin, congestion };
         let page = html(&setting, &runs, &standings).unwrap();
         for part in ["a&lt;b &amp; &quot;c&quot;", "it &lt;is&gt; so", "the path &lt;broke&gt;"] {
             assert!(page.contains(part), "{part}");

@@ -105,14 +105,18 @@ fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<T
             ..Transfer::default()
         }),
         (Candidate::Tcp { streams }, from) => {
-            let like = if let Traffic::Tcp(tcp) = from { *tcp } else { Tcp::default() };
-            Traffic::Tcp(Tcp { streams: u32::from(streams), ..like })
+            Traffic::Tcp(Tcp { streams: u32::from(streams), ..tcp_like(from) })
         }
         (Candidate::TcpTried, _) => {
             let what = format!("{candidate} needs a real path to try numbers of connections");
             return Err(usage(what, "write tcp:N for each number, as in --protocols tcp:1,tcp:8"));
         }
     })
+}
+
+/// The settings of TCP in `traffic`, or the default ones.
+fn tcp_like(traffic: &Traffic) -> Tcp {
+    if let Traffic::Tcp(tcp) = traffic { *tcp } else { Tcp::default() }
 }
 
 /// Adds a CUBIC flow with the start and the route of the copy.
@@ -241,6 +245,7 @@ fn setting(args: &CompareArgs, scenario: &Scenario) -> Setting {
         ],
         rates: "arriving, repeats included, Mbit/s",
         origin: Origin::Simulated,
+        congestion: Some(tcp_like(&flow.traffic).congestion.name().to_owned()),
     }
 }
 

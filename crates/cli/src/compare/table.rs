@@ -57,7 +57,7 @@ fn count(figures: &Figures, get: fn(&Counts) -> Option<f64>) -> Option<String> {
 }
 
 /// The cells with headings first, without empty columns.
-pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
+pub(super) fn cells(setting: &Setting, standings: &[Standing]) -> Vec<Vec<String>> {
     let cell = |column: &Column, standing: &Standing| {
         standing.figures.as_ref().and_then(|figures| (column.cell)(figures))
     };
@@ -75,14 +75,14 @@ pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
         };
         let values =
             filled.iter().map(|column| cell(column, standing).unwrap_or_else(|| "-".to_owned()));
-        rows.push([standing.candidate.to_string(), runs].into_iter().chain(values).collect());
+        rows.push([setting.name(standing.candidate), runs].into_iter().chain(values).collect());
     }
     rows
 }
 
 pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
     let mut lines = vec![bold(&setting.title)];
-    lines.extend(table::lines(&cells(standings), 1));
+    lines.extend(table::lines(&cells(setting, standings), 1));
     lines.push(format!("  {COUNTED}"));
     lines.extend(setting.notes.iter().map(|note| format!("  {note}.")));
     lines
@@ -93,16 +93,24 @@ mod tests {
     use super::super::candidate::Candidate;
     use super::super::runs::{standings, tests::example};
     use super::*;
+    use longhaul_experiments::plot::Origin;
 
     #[test]
-    fn empty_columns_are_omitted_and_failures_reported() {
+    fn empty_columns_are_omitted_and_failures_and_the_congestion_control_reported() {
         let runs = [example("rbudp", 1, Some(8)), example("rbudp", 2, None)];
         let named = ["rbudp", "tcp:1"].map(|name| Candidate::parse(name).unwrap());
-        let cells = cells(&standings(&named, &runs));
+        let setting = Setting {
+            title: String::new(),
+            notes: Vec::new(),
+            rates: "",
+            origin: Origin::Emulated,
+            congestion: Some("cubic".to_owned()),
+        };
+        let cells = cells(&setting, &standings(&named, &runs));
         assert!(!cells[0].iter().any(|heading| heading.contains("CPU")));
         assert_eq!(cells[1][..4], ["rbudp", "1 of 2", "8.00 Mbit/s", "8.0–8.0"]);
         assert_eq!(cells[1].last().unwrap(), "8.0 + 1.0 (11 %)");
-        assert_eq!(cells[2][..3], ["tcp:1", "0", "-"]);
+        assert_eq!(cells[2][..3], ["tcp:1 (cubic)", "0", "-"]);
         assert!(cells.iter().all(|row| row.len() == cells[0].len()));
     }
 }

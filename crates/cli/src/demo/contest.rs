@@ -21,6 +21,7 @@ use super::child::{self, CONFIG_DIR, Copy, Server, Stage};
 use super::walk::same_bytes;
 use super::{goodput, interrupted, interrupted_or, local, step};
 use crate::console::{self, bold};
+use crate::kernel_tcp;
 use crate::progress::duration;
 
 /// Size of each transfer.
@@ -183,9 +184,7 @@ fn table(laps: &[Lap]) -> Vec<String> {
             lines.push(format!("    not a fair lap, the emulator limited it: {reason}"));
         }
     }
-    let congestion = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
-    let congestion =
-        congestion.map_or_else(|_| String::new(), |name| format!(" ({})", name.trim()));
+    let congestion = kernel_tcp::congestion().map_or(String::new(), |name| format!(" ({name})"));
     lines.push(format!(
         "  TCP: memory to memory, unencrypted, by the system's congestion control{congestion}."
     ));
