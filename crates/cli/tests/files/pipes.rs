@@ -9,6 +9,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::process::{ChildStdin, Command, Output, Stdio};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_io::AsyncRead;
 use longhaul_proto::units::Bytes;
@@ -265,7 +266,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         let mut first = vec![0; 1000];
         out.read_exact(&mut first).expect("it begins");
         // The pause is longer than the stall timeout of 1 s.
-        std::thread::sleep(std::time::Duration::from_secs(3));
+        std::thread::sleep(Duration::from_secs(3));
         if !leaves {
             out.read_to_end(&mut first).expect("it goes on");
             assert!(first == content, "{} bytes came", first.len());
@@ -274,6 +275,42 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         let ended = copy.wait_with_output().expect("it ends");
         assert_eq!(ended.status.code(), Some(if leaves { 4 } else { 0 }), "{}", said(&ended));
     });
+}
+
+#[test]
+fn a_slow_reader_of_a_pipe_is_named_as_the_bottleneck() {
+    let pair = Pair::new();
+    let (there, len) = (pair.at("x"), 40 << 20);
+    fs::write(pair.there.join("x"), bytes(len, 4)).expect("a new file");
+    let mut command = cp(&pair, &[&"-v", &there, &"-"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut copy = command.spawn().expect("the binary runs");
+    let mut out = copy.stdout.take().expect("it is a pipe");
+    let mut piece = vec![0; 1 << 20];
+    // The reader takes at most 20 MiB/s.
+    for _ in 0..len >> 20 {
+        out.read_exact(&mut piece).expect("it goes on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(out);
+    let ended = copy.wait_with_output().expect("it ends");
+    assert!(ended.status.success(), "{}", said(&ended));
+    assert!(said(&ended).contains("bound    by writing at the destination"), "{}", said(&ended));
+}
+
+#[test]
+fn a_copy_that_mostly_waits_for_the_input_of_a_pipe_names_no_bottleneck() {
+    let pair = Pair::new();
+    let there = pair.at("x");
+    // Each of two parts takes less than a second at its half of the rate.
+    let mut command = cp(&pair, &[&"--json", &"--memory=8Mi", &"--rate=20M", &"-", &there]);
+    let mut copy = command.stdin(Stdio::piped()).spawn().expect("the binary runs");
+    let mut stdin = copy.stdin.take().expect("it is a pipe");
+    stdin.write_all(&bytes(2 << 20, 5)).expect("it is read");
+    std::thread::sleep(Duration::from_secs(4));
+    drop(stdin);
+    let ended = Child::adopt(copy).end();
+    assert_eq!(ended.summary()["bound_by"], "nothing", "{ended}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_client_reconnects_to_a_restarted_server_without_user_action() {
         let words = Server::words(&address, &pair.there, &["--allow", &pair.client.id]);
         pair.server = Server::start_as(&mut pair.host.command(words));
         let ended = copy.end();
-        ended.summary();
+        assert_eq!(ended.summary()["bound_by"], "rate", "{way:?} {ended}");
         assert!(!ended.events("reconnecting").is_empty(), "{way:?} {ended}");
         // The kill loses the part of the 8 MB that was not yet on the disk.
         assert!(ended.taken_up() >= 4_000_000, "{way:?} {ended}");

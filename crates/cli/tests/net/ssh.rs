@@ -371,6 +371,10 @@ fn data_go_through_ssh_with_a_warning_if_only_ssh_passes() {
         assert_eq!(fallback[0]["carrier"], "the ssh channel", "{way:?} {ended}");
         assert!(fallback[0]["advice"].as_str().is_some_and(|a| a.contains("--ports")), "{ended}");
     }
+    let ended = ssh.copies(Way::Push, "", &["--ports=4000-4010"]);
+    let advice = ended.events("fallback")[0]["advice"].clone();
+    let names_it = |advice: &str| advice.contains("UDP and TCP ports 4000 to 4010");
+    assert!(advice.as_str().is_some_and(names_it), "{ended}");
 }
 
 #[test]

@@ -500,3 +500,33 @@ fn receive_name(receive: Receive) -> &'static str {
         Receive::Fake => "fake",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Trust;
+    use crate::progress::Nobody;
+    use crate::write::budget::Budget;
+
+    #[test]
+    fn the_advice_for_blocked_udp_names_the_given_ports() {
+        let config = tempfile::tempdir().unwrap();
+        let config_dir = config.path().to_owned();
+        let trust = Trust { config_dir, pins: Vec::new(), accept_new: false };
+        let (from, to) = ("far:x".parse().unwrap(), "y".parse().unwrap());
+        let mut options = CopyOptions::new(vec![from], to, trust);
+        let mut advice = |ports| {
+            options.reach.ports = ports;
+            let routes = Route::all(&options).unwrap();
+            let part = CopyPart::alone(Budget::new(options.memory).unwrap(), None);
+            let (observer, cancel) = (Arc::new(Nobody), Cancel::default());
+            let attempt = Attempt::new(&options, &routes[0], observer, cancel, part).unwrap();
+            let Notice::Fallback { advice, .. } = attempt.fallback_notice(8) else {
+                panic!("it is another notice")
+            };
+            advice
+        };
+        assert_eq!(advice(Some((4000, 4010))), "for full speed open UDP 4000-4010 on the path");
+        assert!(advice(None).ends_with("and name it with `ports`"));
+    }
+}

@@ -13,6 +13,7 @@ use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
+use super::observed::Observed;
 use crate::control::Outcome;
 use crate::counters::board::Board;
 use crate::counters::path_watch::PathWatch;
@@ -79,6 +80,7 @@ pub(super) struct State {
     planned: bool,
     streams_reported: bool,
     pub(super) earlier: Counters,
+    pub(super) observed: Observed,
 }
 
 impl State {
@@ -102,6 +104,7 @@ impl State {
             planned: false,
             streams_reported: false,
             earlier: Counters::default(),
+            observed: Observed::new(clock::now()),
         }
     }
 }
@@ -112,6 +115,7 @@ impl ClientHooks {
         let before = self.counters();
         let mut state = self.state.borrow_mut();
         state.earlier = before;
+        state.observed.begin(clock::now());
         state.last_progress = Instant::now();
         state.planned = false;
         state.streams_reported = false;
@@ -144,9 +148,14 @@ impl ClientHooks {
     }
 
     fn counters_now(&self) -> Counters {
-        let (mine, theirs) = (self.board.mine(), self.board.theirs());
-        let (from, to) = if self.sends { (mine, theirs) } else { (theirs, mine) };
+        let (from, to) = self.ends();
         Counters::joined(&from, &to)
+    }
+
+    /// Returns the counters of the sending and the receiving end in this attempt.
+    pub(super) fn ends(&self) -> (Counters, Counters) {
+        let (mine, theirs) = (self.board.mine(), self.board.theirs());
+        if self.sends { (mine, theirs) } else { (theirs, mine) }
     }
 
     /// Returns the time from the start to the first data datagram, or chunk over a stream.
@@ -246,6 +255,7 @@ impl Hooks for ClientHooks {
         }
         let counters = self.counters();
         let mut state = self.state.borrow_mut();
+        state.observed.note(self.board.lived(), || self.ends());
         if state.failed_bytes > MOST_FAILED {
             let what = "more files fail than fit into memory: the list of them takes 256 MiB";
             return Err(Error::new(ErrorKind::Unfinished, what)

@@ -3,7 +3,7 @@
 //! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
 //!   copies, `udp_watchdog` detects that UDP no longer passes.
 //! - `hooks` passes events to the user and cancels on request; `question` times the user's answers;
-//!   `summing` creates the summary.
+//!   `summing` creates the summary, `observed` keeps the times of earlier attempts for it.
 //! - `local` copies within this host, `http` copies from an HTTP server; both use `to_files`.
 //! - `crate::many` runs a copy from several sources, with one session for each source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
@@ -15,6 +15,7 @@ mod feed;
 mod hooks;
 mod http;
 mod local;
+mod observed;
 mod pipe;
 mod pipe_board;
 mod question;

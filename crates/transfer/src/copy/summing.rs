@@ -151,14 +151,16 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Judges only the last attempt. If it took less than half of the copy, for example because UDP
-/// was blocked at first, there is no bottleneck.
+/// Judges all attempts with the carrier of the last one. If their threads' times explain less than
+/// half of the time with a connection, for example because UDP was blocked at first, there is no
+/// bottleneck.
 fn find_bound(attempt: &Attempt<'_>, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
-    let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
-    let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
+    let (mut from, mut to) = attempt.hooks.ends();
+    let state = attempt.hooks.state.borrow();
+    let connected = state.observed.join_all(&mut from, &mut to, elapsed);
     let ends = Ends { from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
-    ends.bound(elapsed)
+    ends.bound(connected)
 }
 
 /// Returns the CPU time of the receiving end's threads, by its own report.
