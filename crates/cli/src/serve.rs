@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     data_port: Option<u16>,
     /// Serve this folder; clients cannot leave it
-    #[arg(long, value_name = "FOLDER", required_unless_present = "ssh")]
+    #[arg(long, value_name = "FOLDER", required_unless_present_any = ["ssh", "show_config"])]
     root: Option<PathBuf>,
     /// Refuse all writes of files, even of clients that --allow lets write
     #[arg(long)]
@@ -109,6 +109,10 @@ pub(crate) struct ServeArgs {
     /// that ends the server. Only this user can read a new FILE. SIGHUP reopens it, for logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+    /// Print the values in force and the origin of each (command line, file and line, or default),
+    /// and do nothing else
+    #[arg(long = "show-config", id = "show_config")]
+    _show_config: bool,
     /// Serve the one client whose ssh started this process, over standard input and output
     #[arg(long, hide = true, conflicts_with_all = ["root", "allow", "allow_file", "json"])]
     #[arg(conflicts_with = "log_file")]

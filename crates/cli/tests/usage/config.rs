@@ -64,6 +64,25 @@ fn the_defaults_are_shown_with_their_lines() {
 }
 
 #[test]
+fn the_values_of_a_server_are_shown_without_starting_it() {
+    let text = "[serve]\nmemory = \"1Gi\"\nread-only = true\n";
+    let (run, folder) = with(text, &["serve", "--show-config", "--root=/data", "--once"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let file = folder.path().join("config.toml");
+    let (lines, file): (Vec<&str>, _) = (run.stdout.lines().collect(), file.display());
+    for line in [
+        format!("--memory=1Gi  # {file}:2"),
+        format!("--read-only  # {file}:3"),
+        "--root=/data  # flag".to_owned(),
+        "--once  # flag".to_owned(),
+        "--listen=[::]:7717  # default".to_owned(),
+    ] {
+        assert!(lines.contains(&&line[..]), "no {line} in {lines:#?}");
+    }
+    assert_eq!(longhaul_in(folder.path(), &["serve", "--show-config"]).status, 0);
+}
+
+#[test]
 fn a_positional_argument_is_not_shown_and_a_flag_of_the_same_meaning_is() {
     let (run, _folder) = with("", &["doctor", "--show-config", "--dir", "/data"]);
     assert!(run.stdout.lines().any(|line| line == "--dir=/data  # flag"), "{}", run.stdout);
