@@ -74,6 +74,7 @@ fn flag(option: CallOption) -> &'static str {
         CallOption::Recursive => "-r",
         CallOption::RemotePath => "--remote-path",
         CallOption::Replicas => "--replicas",
+        CallOption::RetryFor => "--retry-for",
         CallOption::Root => "--root",
         CallOption::Segment => "--segment",
         CallOption::Time => "--time",

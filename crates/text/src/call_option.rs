@@ -37,6 +37,8 @@ pub enum CallOption {
     RemotePath,
     /// All sources hold the same object.
     Replicas,
+    /// How long to keep retrying a lost connection.
+    RetryFor,
     /// The folder that a server serves.
     Root,
     /// The size of a segment.
@@ -49,7 +51,7 @@ pub enum CallOption {
 
 impl CallOption {
     /// All options.
-    pub const ALL: [CallOption; 19] = [
+    pub const ALL: [CallOption; 20] = [
         CallOption::AcceptNew,
         CallOption::Allow,
         CallOption::AllowDowngrade,
@@ -65,6 +67,7 @@ impl CallOption {
         CallOption::Recursive,
         CallOption::RemotePath,
         CallOption::Replicas,
+        CallOption::RetryFor,
         CallOption::Root,
         CallOption::Segment,
         CallOption::Time,
@@ -89,6 +92,7 @@ impl CallOption {
             CallOption::Recursive => "recursive",
             CallOption::RemotePath => "remote_path",
             CallOption::Replicas => "replicas",
+            CallOption::RetryFor => "retry_for",
             CallOption::Root => "root",
             CallOption::Segment => "segment",
             CallOption::Time => "time",

@@ -236,12 +236,30 @@ fn take_up(
     }
     let seconds = options.retry_for.as_secs();
     let what = format!("the copy was interrupted and not restored within {seconds} s: {reason}");
-    Err(Error::new(ErrorKind::Unfinished, what).advise("run the same command again to resume"))
+    let retry_for = CallOption::RetryFor;
+    Err(Error::new(ErrorKind::Unfinished, what).advise(format!(
+        "run the same command again to resume, and raise {retry_for} to wait longer"
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Trust;
+
+    #[test]
+    fn the_error_after_the_last_retry_advises_more_time_for_retries() {
+        let trust = Trust { config_dir: "c".into(), pins: Vec::new(), accept_new: false };
+        let (from, to) = ("far:x".parse().unwrap(), "y".parse().unwrap());
+        let mut options = CopyOptions::new(vec![from], to, trust);
+        options.retry_for = Duration::from_secs(60);
+        let since = Instant::now();
+        assert!(take_up(&mut Some(since), &options, "lost").is_ok());
+        options.retry_for = Duration::ZERO;
+        let error = take_up(&mut Some(since), &options, "lost").unwrap_err();
+        let advice = error.advice.expect("it has advice");
+        assert!(advice.contains("to resume") && advice.contains("raise `retry_for`"), "{advice}");
+    }
 
     #[test]
     fn a_cancellation_ends_the_pause_between_two_attempts() {
