@@ -1,8 +1,11 @@
 //! A large file in progress: its partial file, its journal (the list of the chunks that are on
 //! disk), and its root (the hash of the whole file).
 
+mod holes;
+mod journal;
 mod read_back;
 mod restart;
+mod resume;
 
 use std::io;
 use std::ops::Range;
@@ -10,33 +13,17 @@ use std::ops::Range;
 use super::attributes::Keep;
 use super::bits::Bits;
 use super::destination::Ground;
-use super::left::Left;
 use super::partial::{self, Writing};
-use crate::digest::{self, Digest, RootBuilder};
-use crate::journal::{Header, Journal};
+use crate::digest::{Digest, RootBuilder};
+use crate::journal::Header;
 use crate::manifest::FileTime;
-use crate::store::{self, Access, File, Folder, OpenFile};
-use crate::{CHUNK, Entry, Watch, names};
+use crate::store::{self, File, OpenFile};
+use crate::{CHUNK, Entry, names};
 
-/// A copy may hash this many bytes of holes, plus one byte for each byte of content received.
-const HASHED_HOLES: u64 = 4 << 30;
-
-/// Counts the bytes of hashed holes, and limits them: a few bytes on the wire can announce holes
-/// that would keep a core busy for hours.
-#[derive(Debug, Default)]
-pub(super) struct HoleBudget(u64);
-
-impl HoleBudget {
-    /// Takes `bytes` if they are within the limit, which grows with the `come` bytes of received
-    /// content.
-    fn take(&mut self, bytes: u64, come: u64) -> bool {
-        let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
-        if is_within {
-            self.0 += bytes;
-        }
-        is_within
-    }
-}
+pub(super) use self::holes::HoleBudget;
+pub(super) use self::journal::remove_journal;
+pub(super) use self::read_back::read_value;
+pub(super) use self::resume::remove_remains;
 
 #[derive(Debug)]
 pub(super) struct Large {
@@ -73,15 +60,6 @@ pub(super) struct Named {
     /// The file's root, if the file's holes were hashed.
     pub(super) root: Option<Digest>,
     pub(super) is_name_synced: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Remains {
-    pub(super) large: Large,
-    /// Values of chunks for the sender to compare.
-    pub(super) compare: Vec<(u64, Digest)>,
-    /// Bytes that the partial file takes on disk.
-    pub(super) allocated: u64,
 }
 
 impl Large {
@@ -135,122 +113,8 @@ impl Large {
         Ok(())
     }
 
-    /// Resumes the data of an earlier run, if any. A chunk in the journal counts as verified
-    /// if its content matches its record. If `left` shows that the file is unchanged since an
-    /// earlier attempt of this process, the chunk counts without a read. With `distrust`, no chunk
-    /// counts before the comparison with the source.
-    pub(super) fn resume(
-        number: u32,
-        ground: &mut Ground,
-        distrust: bool,
-        left: &Left,
-        watch: &Watch,
-    ) -> io::Result<Option<Remains>> {
-        let manifest = ground.manifest.clone();
-        let mut large = Large::new(number, &manifest.entries()[number as usize]);
-        let (folder, name) = ground.at(number)?;
-        let Some(file) = partial::open(folder, &names::partial(&name), false)? else {
-            return Ok(None);
-        };
-        let found = file.attributes()?;
-        let untouched = left.take(&found);
-        // Sync the cached data of a killed run now, to shorten this run's first sync. A success
-        // proves nothing: data without a journal record are written again anyway.
-        let _ = file.sync_data();
-        (large.identity, large.writing.fresh) = (found.identity, false);
-        let size = large.header.size;
-        // The source may have shrunk since the journal was written.
-        let journal = read_journal(ground, number, size.max(found.size))?;
-        let is_its = |journal: &Journal| journal.header == large.header;
-        let valid = !distrust && journal.as_ref().is_some_and(is_its);
-        let is_locked = file.lock()?;
-        if !is_locked && !valid {
-            // Without a lock, another copy may write to the file. The caller creates a new file.
-            return Ok(None);
-        }
-        // Remove an invalid journal first: an old journal must never describe new content.
-        large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
-        let (folder, name) = ground.at(number)?;
-        folder.remove(&names::restarted(&name))?;
-        file.set_len(size)?;
-        large.clear_holes(&*file, watch)?;
-        let mut known = Bits::new(large.chunks());
-        let mut compare = Vec::new();
-        for (chunk, value) in journal.iter().flat_map(|journal| &journal.values) {
-            watch.go_on()?;
-            if large.is_hole(*chunk) {
-            } else if valid {
-                // The chunk may have changed since; a different chunk is sent again.
-                let is_there = || read_value(&*file, size, *chunk).is_ok_and(|v| v == *value);
-                if (untouched || is_there()) && large.have.insert(*chunk) {
-                    large.missing -= 1;
-                    large.root.give(*chunk, *value);
-                }
-            } else if same_place(journal.as_ref().map_or(0, |j| j.header.size), size, *chunk)
-                && known.insert(*chunk)
-            {
-                // Ask the source about the current content, not about the journal's record.
-                let there = if untouched { Ok(*value) } else { read_value(&*file, size, *chunk) };
-                if there.as_ref().is_ok_and(|there| there == value) {
-                    large.stored.insert(*chunk);
-                }
-                compare.extend(there.map(|value| (*chunk, value)));
-            }
-        }
-        large.read_unrecorded(&*file, &known, &mut compare, watch)?;
-        compare.sort_unstable_by_key(|(chunk, _)| *chunk);
-        large.file = Some(file);
-        if !is_locked {
-            // Without a lock, another copy may still write to the old file.
-            let (large, _) = large.restart(ground, watch)?;
-            return Ok(Some(Remains { large, compare: Vec::new(), allocated: found.allocated }));
-        }
-        Ok(Some(Remains { large, compare, allocated: found.allocated }))
-    }
-
-    /// Adds to `compare` the values of chunks that have content, are not verified, and are not in
-    /// `known`.
-    fn read_unrecorded(
-        &self,
-        file: &dyn File,
-        known: &Bits,
-        compare: &mut Vec<(u64, Digest)>,
-        watch: &Watch,
-    ) -> io::Result<()> {
-        let size = self.header.size;
-        for chunk in partial::chunks_with_content(file, size).into_iter().flatten() {
-            if !self.have.has(chunk) && !known.has(chunk) && !self.is_hole(chunk) {
-                watch.go_on()?;
-                // An unreadable chunk is sent again, and writing it may repair the sector.
-                compare.extend(read_value(file, size, chunk).map(|value| (chunk, value)));
-            }
-        }
-        Ok(())
-    }
-
     fn chunks(&self) -> u64 {
         self.header.size.div_ceil(CHUNK)
-    }
-
-    fn is_hole(&self, chunk: u64) -> bool {
-        let after = self.holes.partition_point(|hole| hole.end <= chunk);
-        self.holes.get(after).is_some_and(|hole| hole.contains(&chunk))
-    }
-
-    /// Makes the holes read as zeros, whatever an earlier run has written there.
-    fn clear_holes(&self, file: &dyn File, watch: &Watch) -> io::Result<()> {
-        for hole in &self.holes {
-            watch.go_on()?;
-            let end = (hole.end * CHUNK).min(self.header.size);
-            if file.punch(hole.start * CHUNK..end).is_ok() {
-                continue;
-            }
-            for chunk in hole.clone() {
-                watch.go_on()?;
-                partial::clear(file, chunk * CHUNK..((chunk + 1) * CHUNK).min(end))?;
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn verified(&self) -> Vec<Range<u64>> {
@@ -290,39 +154,6 @@ impl Large {
         Ok(())
     }
 
-    /// Records which chunks of the partial file the source also has, before [`Large::take_found`]
-    /// takes them one by one. So a failed sync in between loses none of them.
-    pub(super) fn expect_found(&mut self, found: &[(u64, Digest)]) {
-        self.found = found.to_vec();
-    }
-
-    /// Takes a chunk of an earlier run that the source also has. Returns `false` if the chunk needs
-    /// to be written again, but has changed since the comparison or cannot be read.
-    ///
-    /// Without a journal record the chunk may be in the page cache only, and marked clean, because
-    /// a sync of the earlier run may have failed. Writing the chunk again makes its pages dirty, so
-    /// the next sync covers them.
-    pub(super) fn take_found(
-        &mut self,
-        ground: &mut Ground,
-        chunk: u64,
-        value: Digest,
-    ) -> io::Result<bool> {
-        if self.have.has(chunk) {
-            return Ok(true);
-        }
-        if !self.stored.has(chunk) {
-            let (size, how) = (self.header.size, self.writing);
-            let file = self.file(ground)?;
-            let Some(content) = read_verified(file, size, chunk, &value) else {
-                return Ok(false);
-            };
-            partial::write(file, how, chunk * CHUNK, &content)?;
-        }
-        self.take(chunk, value);
-        Ok(true)
-    }
-
     fn take(&mut self, chunk: u64, value: Digest) {
         if self.have.insert(chunk) {
             self.missing = self.missing.saturating_sub(1);
@@ -352,58 +183,6 @@ impl Large {
         self.file.is_some()
     }
 
-    pub(super) fn sync(&mut self, ground: &mut Ground) -> io::Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let synced = self.file(ground)?.sync_data();
-        self.judge_sync(synced)?;
-        if !self.is_named {
-            // If the name is not on disk, a power failure loses the whole file, so nothing is added
-            // to the journal before the folder is synced. After a failed sync, a second one would
-            // prove nothing.
-            if ground.has_lost_names || ground.at(self.number)?.0.sync().is_err() {
-                ground.has_lost_names = true;
-                return Ok(());
-            }
-            self.is_named = true;
-        }
-        let mut records = Vec::new();
-        if self.journal_end == 0 {
-            records.extend(self.header.encode());
-        }
-        for (chunk, value) in &self.pending {
-            records.extend(self.header.encode_record(*chunk, value));
-        }
-        // Overwrites a record that an earlier error has torn.
-        open_journal(ground, self.number)?.write_all_at(&records, self.journal_end)?;
-        self.journal_end += records.len() as u64;
-        self.pending.clear();
-        Ok(())
-    }
-
-    /// Handles the result of a sync. A failed sync marks the unwritten pages as clean, so a second
-    /// sync would succeed and prove nothing.
-    fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
-        if synced.is_err() {
-            self.lose_pending();
-        }
-        synced
-    }
-
-    pub(super) fn lose_pending(&mut self) {
-        self.pending.clear();
-        self.has_lost = true;
-    }
-
-    pub(super) fn has_lost(&self) -> bool {
-        self.has_lost
-    }
-
-    pub(super) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
     pub(super) fn close(&mut self, ground: &mut Ground) -> io::Result<()> {
         self.sync(ground)?;
         if let Some(file) = self.file.take() {
@@ -412,46 +191,10 @@ impl Large {
         Ok(())
     }
 
-    /// Records the partial file in `left`, if all its verified chunks are in the journal.
-    pub(super) fn leave(&self, left: &Left) {
-        let open = self.file.as_ref().and_then(|file| file.attributes().ok());
-        let modified = open.map(|found| found.modified).or(self.closed);
-        if let Some(modified) = modified.filter(|_| self.pending.is_empty() && !self.has_lost) {
-            left.leave(self.identity, modified);
-        }
-    }
-
-    /// Removes the journal, so that a later run has to compare the partial file.
-    pub(super) fn distrust(self, ground: &mut Ground) -> io::Result<()> {
-        let (folder, name) = ground.at(self.number)?;
-        remove_journal(folder, &name)
-    }
-
     pub(super) fn remove(self, ground: &mut Ground) -> io::Result<()> {
         let (folder, name) = ground.at(self.number)?;
         folder.remove(&names::partial(&name))?;
         folder.remove(&names::journal(&name))
-    }
-
-    /// Hashes the holes for the root of a complete file, after `come` bytes of content have
-    /// arrived. If the holes exceed the limit of `budget`, or the copy was cancelled, the file has
-    /// no root.
-    pub(super) fn hash_holes(&mut self, budget: &mut HoleBudget, come: u64, watch: &Watch) {
-        let chunks: u64 = self.holes.iter().map(|hole| hole.end - hole.start).sum();
-        if chunks == 0 || !budget.take(chunks * CHUNK, come) {
-            return;
-        }
-        let size = self.header.size;
-        let zeros = vec![0; CHUNK as usize];
-        for chunk in self.holes.clone().into_iter().flatten() {
-            if watch.go_on().is_err() {
-                return;
-            }
-            let len = (size - chunk * CHUNK).min(CHUNK) as usize;
-            if self.have.insert(chunk) {
-                self.root.give(chunk, digest::file_value(size, chunk, &zeros[..len]));
-            }
-        }
     }
 
     pub(super) fn complete(&mut self, ground: &mut Ground, keep: Keep) -> io::Result<Named> {
@@ -480,96 +223,6 @@ impl Large {
         self.pending.clear();
         Ok(Named { root, is_name_synced })
     }
-
-    fn settle_journal(&mut self, ground: &mut Ground, sound: Option<&Journal>) -> io::Result<()> {
-        match sound {
-            Some(journal) => {
-                self.journal_end = journal.sound;
-                open_journal(ground, self.number)?.set_len(journal.sound)
-            }
-            None => {
-                let (folder, name) = ground.at(self.number)?;
-                folder.remove(&names::journal(&name))?;
-                // Sync even if the journal does not exist. An earlier run may have failed to sync
-                // the removal, and the journal could reappear after a power failure.
-                folder.sync()
-            }
-        }
-    }
-}
-
-/// Removes an earlier run's partial file and journal, unless another copy uses them.
-pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()> {
-    let (folder, name) = ground.at(number)?;
-    match partial::open(folder, &names::partial(&name), false) {
-        Ok(Some(_locked)) => {
-            folder.remove(&names::partial(&name))?;
-            folder.remove(&names::restarted(&name))?;
-            folder.remove(&names::journal(&name))
-        }
-        Ok(None) => folder.remove(&names::journal(&name)),
-        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes the journal of the file `name`, and syncs the removal: after a power failure the journal
-/// must not describe another partial file.
-pub(super) fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
-    let journal = names::journal(name);
-    if folder.look_if_there(&journal)?.is_some() {
-        folder.remove(&journal)?;
-        folder.sync()?;
-    }
-    Ok(())
-}
-
-/// Returns whether a chunk has comparable values in files of `old` and of `new` bytes.
-fn same_place(old: u64, new: u64, chunk: u64) -> bool {
-    let len = |size: u64| size.saturating_sub(chunk.saturating_mul(CHUNK)).min(CHUNK);
-    len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
-}
-
-/// Returns the value of a chunk of `file`, as if the file had `size` bytes.
-pub(super) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
-    read_chunk(file, size, chunk).map(|(_, value)| value)
-}
-
-fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Digest)> {
-    let mut content = vec![0; (size - chunk * CHUNK).min(CHUNK) as usize];
-    file.read_exact_at(&mut content, chunk * CHUNK)?;
-    let value = digest::file_value(size, chunk, &content);
-    Ok((content, value))
-}
-
-/// Reads a chunk of `file`, as if the file had `size` bytes. Returns the content if its value is
-/// `value`.
-fn read_verified(file: &dyn File, size: u64, chunk: u64, value: &Digest) -> Option<Vec<u8>> {
-    let (content, found) = read_chunk(file, size, chunk).ok()?;
-    (found == *value).then_some(content)
-}
-
-fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenFile> {
-    let (folder, name) = ground.at(number)?;
-    let name = names::journal(&name);
-    match folder.open(&name, Access::Write) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => folder.create(&name, 0o600),
-        opened => opened,
-    }
-}
-
-/// Reads the journal of a partial file of at most `size` bytes.
-fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Option<Journal>> {
-    let (folder, name) = ground.at(number)?;
-    let Ok(file) = folder.open(&names::journal(&name), Access::Read) else {
-        // The journal counts as missing; `settle_journal` removes whatever is in its place.
-        return Ok(None);
-    };
-    if !partial::is_own(&file.attributes()?) {
-        return Ok(None);
-    }
-    let bytes = file.read_start(Header::longest(size));
-    Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))
 }
 
 #[cfg(test)]
@@ -577,40 +230,9 @@ mod tests {
     #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 
     use super::*;
+    use crate::{Watch, digest};
 
-    #[test]
-    fn values_are_comparable_if_the_chunk_has_the_same_length_and_kind_of_hash() {
-        // A file of at most one chunk is hashed as a whole, a longer one as a tree.
-        for (old, new, chunk, same) in [
-            (CHUNK, CHUNK, 0, true),
-            (CHUNK - 1, CHUNK - 1, 0, true),
-            (CHUNK - 1, CHUNK, 0, false),
-            (CHUNK, CHUNK + 1, 0, false),
-            (CHUNK + 1, CHUNK, 0, false),
-            (CHUNK + 1, CHUNK + 1, 0, true),
-            (CHUNK + 1, CHUNK + 1, 1, true),
-            (CHUNK + 1, CHUNK + 2, 1, false),
-            (CHUNK + 1, 2 * CHUNK, 0, true),
-            (2 * CHUNK, 3 * CHUNK, 1, true),
-            (2 * CHUNK, 3 * CHUNK, 2, false),
-            (2 * CHUNK, 2 * CHUNK, 2, false),
-            (0, 0, 0, false),
-            (2 * CHUNK, 2 * CHUNK, u64::MAX, false),
-        ] {
-            assert_eq!(same_place(old, new, chunk), same, "{old} {new} {chunk}");
-        }
-    }
-
-    #[test]
-    fn holes_are_hashed_up_to_a_limit_that_grows_with_the_content() {
-        let mut budget = HoleBudget::default();
-        assert!(budget.take(HASHED_HOLES - 1, 0) && budget.take(1, 0));
-        assert!(!budget.take(1, 0) && !budget.take(u64::MAX, u64::MAX - HASHED_HOLES - 1));
-        assert!(budget.take(1000, 1000) && !budget.take(1, 1000));
-        assert_eq!(HASHED_HOLES, 4_294_967_296);
-    }
-
-    fn large() -> Large {
+    pub(super) fn large() -> Large {
         let kind = crate::Kind::File { size: 5 * CHUNK + 7, sparse: true, holes: Box::new([1..3]) };
         Large::new(0, &Entry::new(kind, 0o600, FileTime::default()))
     }
@@ -631,28 +253,6 @@ mod tests {
         assert!(large.is_whole() && large.has_pending() && !large.has_lost());
         large.lose_pending();
         assert!(!large.has_pending() && large.has_lost());
-    }
-
-    #[test]
-    fn hashed_holes_complete_the_root_of_a_file() {
-        let size = large().header.size;
-        let zeros = vec![0; size as usize];
-        let value = |chunk: u64| {
-            let start = (chunk * CHUNK) as usize;
-            digest::file_value(size, chunk, &zeros[start..zeros.len().min(start + CHUNK as usize)])
-        };
-        let root = |budget: u64, watch: &Watch| {
-            let mut large = large();
-            [0, 3, 4, 5].into_iter().for_each(|chunk| large.take(chunk, value(chunk)));
-            large.hash_holes(&mut HoleBudget(HASHED_HOLES - budget), 0, watch);
-            large.root.root()
-        };
-        let whole = Some(*blake3::hash(&zeros).as_bytes());
-        assert_eq!(root(2 * CHUNK, &Watch::default()), whole);
-        assert_eq!(root(2 * CHUNK - 1, &Watch::default()), None);
-        let ended = Watch::default();
-        ended.end();
-        assert_eq!(root(2 * CHUNK, &ended), None);
     }
 
     #[test]
@@ -707,32 +307,13 @@ mod tests {
         assert_eq!(closed(&sink), [1], "64 may be open");
     }
 
-    fn ground() -> (crate::store::memory::Disk, Ground) {
+    pub(super) fn ground() -> (crate::store::memory::Disk, Ground) {
         let disk = crate::store::memory::Disk::new(1);
         let root = crate::store::buffers::Store(disk.root());
         let place = crate::Place::Stored { root, path: "x".into() };
         let manifest = crate::Manifest::of_file(b"x", 2 * CHUNK, FileTime::default(), 0).unwrap();
         let ground = Ground::open(&place, &std::sync::Arc::new(manifest), true).unwrap();
         (disk, ground)
-    }
-
-    #[test]
-    fn a_folder_in_place_of_a_partial_file_or_journal_is_an_error() {
-        let (disk, mut ground) = ground();
-        for name in [names::partial(b"x"), names::journal(b"x")] {
-            disk.root().make_folder(&name, 0o700).unwrap();
-        }
-        let errors = [remove_remains(0, &mut ground), open_journal(&mut ground, 0).map(drop)];
-        assert_eq!(errors.map(|it| it.unwrap_err().kind()), [io::ErrorKind::IsADirectory; 2]);
-    }
-
-    #[test]
-    fn a_new_partial_file_has_no_old_journal_even_after_a_power_failure() {
-        let (disk, mut ground) = ground();
-        disk.root().create(&names::journal(b"x"), 0o600).unwrap();
-        disk.root().sync().unwrap();
-        Large::create(0, &mut ground).unwrap();
-        assert!(!disk.tree(true).contains_key(&names::journal(b"x")));
     }
 
     #[test]
@@ -745,78 +326,6 @@ mod tests {
             large.writing.sparse = sparse;
             assert_eq!(large.begin(file).is_ok(), sparse);
             disk.set_faults(Default::default());
-        }
-    }
-
-    #[test]
-    fn only_a_file_whose_chunks_are_all_on_disk_is_left_for_the_next_attempt() {
-        let (_disk, mut ground) = ground();
-        let mut large = Large::create(0, &mut ground).unwrap();
-        let found = large.file(&mut ground).unwrap().attributes().unwrap();
-        for (waits, has_lost, is_left) in
-            [(false, false, true), (true, false, false), (false, true, false)]
-        {
-            large.pending = if waits { vec![(0, [0; 32])] } else { Vec::new() };
-            large.has_lost = has_lost;
-            let left = Left::default();
-            large.leave(&left);
-            assert_eq!(left.take(&found), is_left, "{waits} {has_lost}");
-        }
-    }
-
-    #[test]
-    fn the_journal_of_a_longer_version_is_read_to_its_end() {
-        let (_disk, mut ground) = ground();
-        let mut large = Large::create(0, &mut ground).unwrap();
-        // The journal of a version with 20 chunks lists this version's first chunk last.
-        let header = Header { size: 20 * CHUNK, ..large.header };
-        let content = vec![1; CHUNK as usize];
-        let value = digest::file_value(large.header.size, 0, &content);
-        let records = (0..20).rev().flat_map(|chunk| header.encode_record(chunk, &value));
-        let journal: Vec<u8> = header.encode().into_iter().chain(records).collect();
-        open_journal(&mut ground, 0).unwrap().write_all_at(&journal, 0).unwrap();
-        let file = large.file.take().unwrap();
-        file.set_len(header.size).unwrap();
-        file.write_all_at(&content, 0).unwrap();
-        drop(file);
-        let (left, watch) = (Left::default(), Watch::default());
-        let resumed = Large::resume(0, &mut ground, false, &left, &watch).unwrap().unwrap();
-        assert!(resumed.large.stored.has(0));
-    }
-
-    #[test]
-    fn nothing_is_journalled_before_the_name_of_the_partial_file_is_on_disk() {
-        use crate::store::memory::Faults;
-        let (disk, mut ground) = ground();
-        let mut large = Large::create(0, &mut ground).unwrap();
-        let content = vec![1; CHUNK as usize];
-        let value = digest::file_value(2 * CHUNK, 0, &content);
-        large.write(&mut ground, 0, &content, value).unwrap();
-        // After the failed sync, a sync that succeeds proves nothing.
-        for faults in [Faults { folder_sync: 10_000, ..Faults::default() }, Faults::default()] {
-            disk.set_faults(faults);
-            large.sync(&mut ground).unwrap();
-            assert_eq!((large.has_pending(), disk.struck().0.folder_sync), (true, 1));
-        }
-    }
-
-    #[test]
-    fn a_hole_reads_as_zeros_whatever_was_there_before() {
-        let large = large();
-        // Files of the first folder have no holes.
-        let root = crate::store::memory::Disk::new(1).root();
-        let folders: [&dyn Folder; 2] = [&crate::MemoryFolder::new(6 * CHUNK), &*root];
-        for file in folders.map(|folder| folder.create(b"x", 0o600).unwrap()) {
-            file.write_all_at(&vec![7; large.header.size as usize], 0).unwrap();
-            large.clear_holes(&*file, &Watch::default()).unwrap();
-            for chunk in 0..6 {
-                let (content, value) = read_chunk(&*file, large.header.size, chunk).unwrap();
-                let byte = if large.is_hole(chunk) { 0 } else { 7 };
-                assert!(content.iter().all(|found| *found == byte), "{chunk}");
-                assert_eq!(content.len() as u64, if chunk == 5 { 7 } else { CHUNK });
-                assert!(read_verified(&*file, large.header.size, chunk, &value).is_some());
-                assert!(read_verified(&*file, large.header.size, chunk, &[0; 32]).is_none());
-            }
         }
     }
 }

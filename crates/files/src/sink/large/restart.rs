@@ -2,7 +2,9 @@
 
 use std::io;
 
-use super::{Large, read_journal, read_verified, remove_journal};
+use super::Large;
+use super::journal::{read_journal, remove_journal};
+use super::read_back::read_verified;
 use crate::digest::Digest;
 use crate::sink::attributes::PARTIAL_FILE;
 use crate::sink::destination::Ground;
@@ -79,7 +81,8 @@ mod tests {
     use super::*;
     use crate::digest::file_value;
     use crate::manifest::FileTime;
-    use crate::sink::large::{HoleBudget, open_journal};
+    use crate::sink::large::HoleBudget;
+    use crate::sink::large::journal::open_journal;
     use crate::{Kind, Listed, Manifest, Place, Shape};
 
     const SIZE: u64 = 6 * CHUNK;
