@@ -18,6 +18,7 @@ struct Watched {
     looked: AtomicU64,
     over: AtomicBool,
     held: Mutex<Option<Held>>,
+    warning: Mutex<Option<String>>,
 }
 
 /// A file that another copy has locked at this moment.
@@ -69,6 +70,15 @@ impl Watch {
     /// Returns the file that this copy waits for. Returns each report only once.
     pub fn take_held(&self) -> Option<Held> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn warn(&self, text: String) {
+        *self.0.warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// Returns the latest warning for the user. Returns each warning only once.
+    pub fn take_warning(&self) -> Option<String> {
+        self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::progress::Notice;
 use longhaul_files::watch::Held;
-use longhaul_files::{Entry, Kind, Manifest};
+use longhaul_files::{Entry, Kind, Manifest, Watch};
 
 pub(crate) fn interrupted() -> Error {
     Error::new(ErrorKind::Cancelled, "interrupted").advise("run the same command again to resume")
@@ -38,6 +38,12 @@ pub(crate) fn held(held: &Held, side: &str) -> Notice {
     let what =
         format!("another copy is writing {path}{side}; waiting up to {seconds} s for its end");
     Notice::Warning(what)
+}
+
+/// Returns what the work on files of this host reports to the user.
+pub(crate) fn of_files(watch: &Watch) -> impl Iterator<Item = Notice> {
+    let held = watch.take_held().map(|it| held(&it, ""));
+    held.into_iter().chain(watch.take_warning().map(Notice::Warning))
 }
 
 /// Indexes beyond `manifest` are ignored.

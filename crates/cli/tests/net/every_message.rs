@@ -18,7 +18,7 @@ use longhaul_transfer::control::{
     Attach, Card, ChunkPiece, Compare, Compared, DeletedNames, Digests, Direction, EntryFailed,
     FilterWire, Frame, Heard, Held, Lease, Message, Named, Needless, Outcome, Pass, PassEnd, Ping,
     Plan, Probe, ProbeCount, ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed,
-    Wait,
+    Wait, Warning,
 };
 use longhaul_transfer::options::Filter;
 use prost::Message as _;
@@ -300,6 +300,7 @@ fn honest(name: &str) -> Message {
             ..Surveyed::default()
         }),
         "Held" => Message::Held(Held { path: NAME.to_owned(), seconds: 1 }),
+        "Warning" => Message::Warning(Warning { text: "why".to_owned() }),
         "Wait" => Message::Wait(Wait { over: false }),
         "Heard" => Message::Heard(Heard {}),
         "Card" => Message::Card(Card { bps: 1_000_000_000 }),

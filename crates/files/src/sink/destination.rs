@@ -40,8 +40,9 @@ pub(super) struct Ground {
     /// Whether the name of the base may be missing on disk: this copy has created the base, or the
     /// base's parent folder could not be synced.
     pub(super) has_new_base: bool,
-    /// Whether a sync of names failed: later syncs do not prove that these names are on disk.
-    pub(super) has_lost_names: bool,
+    /// Why a sync of names failed, if one did: later syncs do not prove that these names are on
+    /// disk.
+    pub(super) names_lost: Option<String>,
     pub(super) place: PathBuf,
 }
 
@@ -95,7 +96,7 @@ impl Ground {
             mark: None,
             is_missing: false,
             has_new_base: false,
-            has_lost_names: false,
+            names_lost: None,
             place: place.named().to_owned(),
         }
     }
@@ -199,7 +200,7 @@ impl Ground {
             mark: None,
             is_missing: self.is_missing,
             has_new_base: false,
-            has_lost_names: false,
+            names_lost: None,
             place: self.place.clone(),
         }
     }
@@ -249,6 +250,11 @@ impl Ground {
     pub(super) fn sync_file_systems(&self) -> io::Result<()> {
         let folders = std::iter::once(self.base()).chain(self.mounts.values());
         folders.map(|folder| folder.sync_file_system()).fold(Ok(()), io::Result::and)
+    }
+
+    /// Records a failed sync of names.
+    pub(super) fn lose_names(&mut self, error: &io::Error) {
+        self.names_lost.get_or_insert_with(|| longhaul_text::reason(error));
     }
 
     pub(super) fn take_mark(&mut self) -> Option<Mark> {

@@ -216,12 +216,14 @@ impl Large {
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         // If this sync fails, the sync of the file systems at the end decides.
-        let is_name_synced = folder.sync().is_ok();
+        let synced = folder.sync();
         // If the removal fails, the next copy of a large file to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));
-        ground.has_lost_names |= !is_name_synced;
         self.pending.clear();
-        Ok(Named { root, is_name_synced })
+        if let Err(error) = &synced {
+            ground.lose_names(error);
+        }
+        Ok(Named { root, is_name_synced: synced.is_ok() })
     }
 }
 

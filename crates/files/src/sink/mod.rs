@@ -208,6 +208,8 @@ pub struct Sink {
     has_unsynced_name: bool,
     /// The error of a sync that may have lost names. No later sync reports it again.
     lost_names: Option<Error>,
+    /// Whether the user knows that journals of large files have stopped.
+    has_warned: bool,
     /// Folders that this copy or an interrupted copy has created, without their final mode.
     unfinished: Bits,
     uses: u64,
@@ -275,6 +277,7 @@ impl Sink {
             made_folders: 0,
             has_unsynced_name: false,
             lost_names: None,
+            has_warned: false,
             unfinished: Bits::new(manifest.entries().len() as u64),
             uses: 0,
             synced: Instant::now(),

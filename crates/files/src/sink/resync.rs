@@ -32,7 +32,7 @@ impl Sink {
         let one_sync = for_folders || self.small.wants_one_sync();
         if one_sync {
             if let Err(error) = self.ground.sync_file_systems() {
-                self.ground.has_lost_names = true;
+                self.ground.lose_names(&error);
                 if for_folders || self.has_unsynced_names() {
                     self.lost_names = Some(self.sync_error(&self.ground.place, &error));
                 }
@@ -57,7 +57,23 @@ impl Sink {
                 failed.push((*entry, error));
             }
         }
+        self.warn_of_lost_names();
         failed.into_iter().try_for_each(|(entry, error)| self.large_failure(entry, &error))
+    }
+
+    /// Warns once if a failed sync of names keeps chunks of large files out of their journals.
+    fn warn_of_lost_names(&mut self) {
+        let Some(reason) = &self.ground.names_lost else { return };
+        if self.has_warned || !self.larges.values().any(Large::has_pending) {
+            return;
+        }
+        self.has_warned = true;
+        let (place, device) = (self.ground.place.display(), self.ground.base().device());
+        self.watch.warn(format!(
+            "cannot sync the names in {place} to {device}: {reason}; if this copy is interrupted, \
+             it may send its unfinished large files again from the start; check the device and \
+             the kernel's log"
+        ));
     }
 
     /// Handles a failed sync of the whole file system: everything written since the last successful
@@ -155,7 +171,7 @@ const ADVICE: &str = "check the device and the kernel's log, then run the same c
 mod tests {
     use super::*;
     use crate::store::buffers::Store;
-    use crate::store::memory::Disk;
+    use crate::store::memory::{Disk, Faults};
     use crate::{CHUNK, LARGE, Place, SinkOptions, Source, SourceOptions, Watch};
 
     struct Copy {
@@ -168,7 +184,10 @@ mod tests {
             let from = Disk::new(1);
             let file = from.root().create(b"file", 0o600).unwrap();
             file.set_len(size).unwrap();
-            file.write_all_at(b"x", 0).unwrap();
+            // Content in the first chunks; the rest of a large file is a hole.
+            for at in [0, CHUNK, 2 * CHUNK].into_iter().filter(|at| *at < size) {
+                file.write_all_at(b"x", at).unwrap();
+            }
             let place = |disk: &Disk, path: &str| Place::Stored {
                 root: Store(disk.root()),
                 path: path.into(),
@@ -212,6 +231,26 @@ mod tests {
         }
         let error = copy.sink.finish().unwrap_err();
         assert!(error.what.starts_with("cannot sync"), "{error}");
+    }
+
+    #[test]
+    fn one_warning_says_that_a_failed_sync_of_a_folder_stops_the_journals() {
+        let to = Disk::new(2);
+        let mut copy = Copy::begin(&to, LARGE);
+        copy.write();
+        copy.sink.sync().unwrap();
+        assert_eq!(copy.sink.watch.take_warning(), None);
+        let to = Disk::new(2);
+        let mut copy = Copy::begin(&to, LARGE);
+        copy.write();
+        to.set_faults(Faults { folder_sync: 10_000, ..Faults::default() });
+        copy.sink.sync().unwrap();
+        let warning = copy.sink.watch.take_warning().unwrap();
+        assert!(warning.starts_with("cannot sync the names in "), "{warning}");
+        assert!(warning.contains("send its unfinished large files again"), "{warning}");
+        copy.write();
+        copy.sink.sync().unwrap();
+        assert_eq!(copy.sink.watch.take_warning(), None);
     }
 
     #[test]

@@ -21,6 +21,7 @@
 //! | server | [`Ping`] | asks whether the client is alive; the client answers with a `Ping` |
 //! | server | [`Wait`] | when a transfer has to wait; again when it may start |
 //! | server | [`Held`] | in a push, while the server waits: another copy holds the destination |
+//! | server | [`Warning`] | in a push: a warning for the user of the copy |
 //! | receiving end | [`Needless`] | these chunks are no longer needed |
 //! | receiving end | [`Named`] | these files have their final names; only on request |
 //! | receiving end | [`DeletedNames`] | removed names; of a dry run: names to remove; on request |
@@ -58,7 +59,7 @@ pub use request::{DeleteWire, Direction, FilterWire, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
     Attach, Card, ChunkPiece, Compare, Compared, DeletedNames, Digests, EntryFailed, Heard, Held,
-    Lease, Named, Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
+    Lease, Named, Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait, Warning,
 };
 
 /// The name of the service of copies, to which all these messages belong.
@@ -85,7 +86,7 @@ pub struct Frame {
     #[prost(oneof = "Message")]
     #[prost(
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, \
-                23, 24, 25, 26, 27"
+                23, 24, 25, 26, 27, 28"
     )]
     pub message: Option<Message>,
 }
@@ -148,6 +149,8 @@ pub enum Message {
     Lease(Lease),
     #[prost(message, tag = "27")]
     DeletedNames(DeletedNames),
+    #[prost(message, tag = "28")]
+    Warning(Warning),
 }
 
 /// Asks whether the other end is alive. The answer is the same message with `answer` set.

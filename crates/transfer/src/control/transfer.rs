@@ -312,6 +312,14 @@ pub struct Held {
     pub seconds: u32,
 }
 
+/// A warning of the server for the user of the copy. Older clients skip it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Warning {
+    /// What is wrong, and what to do.
+    #[prost(string, tag = "1")]
+    pub text: String,
+}
+
 /// The request is granted, but the server takes no data yet: another transfer has to give way or to
 /// release memory first. Data that the client sends meanwhile are lost, except for a few early
 /// datagrams. Sent again with `over` once the transfer starts.

@@ -290,6 +290,11 @@ impl Hooks for ClientHooks {
         self.observer.notice(notices::held(held, side));
     }
 
+    fn warn(&self, text: String) {
+        let side = if self.sends { "on the other side: " } else { "" };
+        self.observer.notice(Notice::Warning(format!("{side}{text}")));
+    }
+
     fn silence(&self, since: Option<Span>) {
         let sends = self.sends;
         self.observer.notice(match since {

@@ -101,9 +101,7 @@ impl ToFiles {
                     return Err(interrupted());
                 }
             }
-            if let Some(held) = self.watch.take_held() {
-                self.observer.notice(notices::held(&held, ""));
-            }
+            notices::of_files(&self.watch).for_each(|notice| self.observer.notice(notice));
             let count = self.watch.looked().saturating_add(self.bytes.load(Ordering::Relaxed));
             if count != last {
                 (last, moved) = (count, Instant::now());

@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::counters::recent::{Recent, over};
 use crate::error::{Error, ErrorKind};
-use crate::notices::{interrupted, made, shown, stalled};
+use crate::notices::{self, interrupted, made, shown, stalled};
 use crate::options::{CopyOptions, Receive};
 use crate::progress::{Notice, Progress, SourceRow, SourceState};
 use crate::reach::Reached;
@@ -352,6 +352,8 @@ impl<'a> Copying<'a> {
         if self.standstill.lasts(now, moved, may_rest) >= self.options.stall {
             return Err(stalled(self.options.stall, true));
         }
+        let observer = &self.sources.observer;
+        notices::of_files(self.board.watch()).for_each(|notice| observer.notice(notice));
         self.recent.note(now, written);
         let progress = self.progress();
         self.report_slow(now, &progress.sources);

@@ -111,6 +111,9 @@ pub(crate) trait Hooks {
     /// Reports that another copy holds a file of the destination.
     fn held(&self, _held: &Held) {}
 
+    /// Passes a warning of the receiving end on to the user.
+    fn warn(&self, _text: String) {}
+
     /// Reports how long the other end has been silent, or `None` at the end of the silence. During
     /// the silence the sending role, at whichever end, sends no data.
     fn silence(&self, _since: Option<Span>) {}

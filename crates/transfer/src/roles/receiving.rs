@@ -250,6 +250,9 @@ impl Running<'_, '_> {
         if let Some(held) = self.end.board.watch().take_held() {
             self.end.hooks.held(&held);
         }
+        if let Some(text) = self.end.board.watch().take_warning() {
+            self.end.hooks.warn(text);
+        }
         if self.jobs.is_overflown() {
             return Err(End::Lost(
                 "more messages from the other side wait for the disk than this host keeps".into(),

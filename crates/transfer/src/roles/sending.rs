@@ -205,6 +205,7 @@ impl Running<'_, '_> {
                 let patience = Duration::from_secs(held.seconds.into());
                 self.end.hooks.held(&Held { path: held.path, patience });
             }
+            Message::Warning(warning) if self.end.decides => self.end.hooks.warn(warning.text),
             Message::Wait(wait) if self.end.decides => match wait.over {
                 false => self.wait().await?,
                 true => self.go_on().await?,

@@ -127,6 +127,10 @@ impl Hooks for ServerHooks {
         self.outbox.send(Message::Held(control::Held { path, seconds }));
     }
 
+    fn warn(&self, text: String) {
+        self.outbox.send(Message::Warning(control::Warning { text }));
+    }
+
     fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], there: There) {
         self.there.set(there.bytes);
         if let Some(running) = &self.running {

@@ -11,6 +11,9 @@ use crate::sink::partial;
 use crate::store::{Access, Folder, OpenFile};
 
 impl Large {
+    /// Syncs the partial file, and adds the verified chunks to the journal. If a sync of names has
+    /// failed before the file's name was on disk, the chunks stay pending until the file is
+    /// complete.
     pub(in crate::sink) fn sync(&mut self, ground: &mut Ground) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -21,8 +24,11 @@ impl Large {
             // If the name is not on disk, a power failure loses the whole file, so nothing is added
             // to the journal before the folder is synced. After a failed sync, a second one would
             // prove nothing.
-            if ground.has_lost_names || ground.at(self.number)?.0.sync().is_err() {
-                ground.has_lost_names = true;
+            if ground.names_lost.is_some() {
+                return Ok(());
+            }
+            if let Err(error) = ground.at(self.number)?.0.sync() {
+                ground.lose_names(&error);
                 return Ok(());
             }
             self.is_named = true;
