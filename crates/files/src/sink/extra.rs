@@ -27,8 +27,8 @@ use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 /// Maximum bytes of listed names; further names are only counted.
 const MOST_LISTED: usize = 16 << 20;
 
-/// Milliseconds of the longest tick of a file system's clock: FAT has 2 s.
-const LONGEST_TICK: u64 = 2_000;
+/// Milliseconds of the longest tick of a file system's clock (FAT has 2 s), with some reserve.
+const LONGEST_TICK: u64 = 2_500;
 
 /// The removal of names that the source lacks.
 #[derive(Clone, Debug, Default)]
@@ -118,17 +118,18 @@ impl Extra {
     }
 }
 
-/// Waits until the clock that dates changes has left the tick `begun`, so that what another copy
-/// finishes later has a later change time.
-fn pass_tick(file: &dyn File, begun: FileTime) {
-    for length in 1..=LONGEST_TICK {
+/// Waits until the clock that dates changes is later than `begun`, so that what another copy
+/// finishes later has a later change time. Returns whether it is within `most` milliseconds.
+fn pass_tick(file: &dyn File, begun: FileTime, most: u64) -> io::Result<bool> {
+    for length in 1..=most {
         // No event reports a tick of this clock; only a change of a file shows the time.
         thread::sleep(Duration::from_millis(1));
-        let _ = file.set_len(length);
-        if file.attributes().ok().is_none_or(|now| now.changed != begun) {
-            return;
+        file.set_len(length)?;
+        if file.attributes()?.changed > begun {
+            return Ok(true);
         }
     }
+    Ok(false)
 }
 
 impl Sink {
@@ -154,14 +155,22 @@ impl Sink {
         let (folder, name) = (self.ground.base(), names::unique(b"begun"));
         let dated = folder.create(&name, 0o600).and_then(|file| {
             let begun = file.attributes().map(|attributes| attributes.changed);
-            if let Ok(begun) = begun {
-                pass_tick(&*file, begun);
-            }
+            let passed = begun
+                .and_then(|begun| Ok(pass_tick(&*file, begun, LONGEST_TICK)?.then_some(begun)));
             folder.remove(&name)?;
-            begun
+            passed
         });
         let place = &self.ground.place;
-        extra.begun = Some(dated.map_err(|error| file_error("write to", place, &error))?);
+        extra.begun = dated.map_err(|error| file_error("write to", place, &error))?;
+        if extra.begun.is_none() {
+            let what = format!(
+                "cannot delete names in {}: the clock of its file system stands still, so a file \
+                 that another copy has just finished looks old",
+                place.display()
+            );
+            let error = Error::new(FileErrorKind::File, what).at(place);
+            return Err(error.advise("correct the clock, or copy without deletion"));
+        }
         Ok(())
     }
 
@@ -528,6 +537,31 @@ mod tests {
             assert!(Some(changed) > sink.extra.as_ref().unwrap().begun);
             std::fs::remove_file(top.path().join("x")).unwrap();
         }
+    }
+
+    #[test]
+    fn a_tick_has_passed_only_when_the_clock_is_later() {
+        let disk = crate::store::memory::Disk::new(1);
+        disk.stop_clock();
+        let file = disk.root().create(b"x", 0o600).unwrap();
+        let now = file.attributes().unwrap().changed;
+        let [before, later] = [-1, 1].map(|by| FileTime { seconds: now.seconds + by, ..now });
+        for (begun, has_passed) in [(before, true), (now, false), (later, false)] {
+            assert_eq!(pass_tick(&*file, begun, 2).unwrap(), has_passed);
+        }
+    }
+
+    #[test]
+    fn names_are_not_deleted_where_the_clock_stands_still() {
+        let disk = crate::store::memory::Disk::new(1);
+        disk.stop_clock();
+        let root = crate::store::buffers::Store(disk.root());
+        let place = Place::Stored { root, path: "".into() };
+        let delete = Some(Delete::default());
+        let options = crate::SinkOptions { delete, ..crate::SinkOptions::default() };
+        let opened = Sink::open(&place, &manifest(true), 0, &options, &Watch::default());
+        let error = opened.map(drop).unwrap_err();
+        assert!(error.what.contains("stands still") && error.advice.is_some(), "{error}");
     }
 
     #[test]

@@ -300,7 +300,16 @@ impl File for Handle {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change(|inode| inode.set_len(len))
+        self.with(|state| {
+            if state.strike(|faults| &mut faults.access) {
+                return Err(eio());
+            }
+            let now = state.now();
+            let inode = state.inode(self.number)?;
+            inode.set_len(len);
+            inode.cached.modified = now;
+            Ok(())
+        })
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {

@@ -107,6 +107,8 @@ struct State {
     /// Whether names are case-insensitive, and keep the form in which they were created.
     folds: bool,
     clock: i64,
+    /// Whether the clock stands still.
+    stands: bool,
     changes: Vec<Change>,
     locks: BTreeMap<u64, u64>,
     has_locks: bool,
@@ -269,7 +271,7 @@ impl State {
     }
 
     fn now(&mut self) -> FileTime {
-        self.clock += 1;
+        self.clock += i64::from(!self.stands);
         FileTime { seconds: self.clock, nanos: 0 }
     }
 
@@ -455,6 +457,7 @@ impl Disk {
             next: ROOT + 1,
             folds: false,
             clock: 1_000_000,
+            stands: false,
             changes: Vec::new(),
             locks: BTreeMap::new(),
             has_locks: true,
@@ -488,6 +491,10 @@ impl Disk {
 
     pub(crate) fn fold_names(&self) {
         self.state().folds = true;
+    }
+
+    pub(crate) fn stop_clock(&self) {
+        self.state().stands = true;
     }
 
     pub(crate) fn root(&self) -> SharedFolder {
