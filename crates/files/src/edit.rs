@@ -191,6 +191,9 @@ pub struct Remains {
 pub struct ReplaceError {
     /// Why it failed.
     pub error: io::Error,
+    /// Whether the new content has its name, and only a sync failed: a power failure may bring the
+    /// earlier content back.
+    pub is_replaced: bool,
     /// The hidden name of the earlier content, next to the destination. `None` if it has no such
     /// name.
     pub hidden: Option<String>,
@@ -198,7 +201,7 @@ pub struct ReplaceError {
 
 impl From<io::Error> for ReplaceError {
     fn from(error: io::Error) -> ReplaceError {
-        ReplaceError { error, hidden: None }
+        ReplaceError { error, is_replaced: false, hidden: None }
     }
 }
 
@@ -206,8 +209,8 @@ impl From<io::Error> for ReplaceError {
 /// If the replaced content cannot be removed, the move still succeeds and returns that content.
 ///
 /// # Errors
-/// The system's error. Everything at `to` is unchanged, unless a sync after the rename failed, or
-/// the attempt to undo a rename failed.
+/// The system's error. Everything at `to` is unchanged, unless the error says that the content is
+/// replaced, or has a hidden name for the earlier content.
 pub fn replace(from: &Place, to: &Place) -> Result<Option<Remains>, ReplaceError> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) cannot replace a file by a folder, a folder by a file, or a folder that has
@@ -215,13 +218,19 @@ pub fn replace(from: &Place, to: &Place) -> Result<Option<Remains>, ReplaceError
     // old content, or if the rename fails for another reason.
     let is_folder = |place: &Place| io::Result::Ok(look(place)?.kind == NameKind::Folder);
     if !is_folder(from)? && folder.look(&name)?.kind != NameKind::Folder {
-        return Ok(rename(from, to).map(|()| None)?);
+        sync_replaced(&rename_unsynced(from, to, true)?, None)?;
+        return Ok(None);
     }
     let old = names::unique(&name);
     folder.rename(&name, &old)?;
     put_in_place(&*folder, &name, &old, || rename_unsynced(from, to, false))?;
     let remains = |error| Remains { name: show(&old), error };
     Ok(remove_in(&folder, &old, &to.parent().join(&old)).map_err(remains).err())
+}
+
+/// Syncs `folders` after a replacement. `hidden` is the hidden name of the earlier content.
+fn sync_replaced(folders: &[SharedFolder], hidden: Option<String>) -> Result<(), ReplaceError> {
+    sync(folders).map_err(|error| ReplaceError { error, is_replaced: true, hidden })
 }
 
 /// Calls `put`, which gives new content the name `name`, and syncs the folders that `put` returns.
@@ -232,12 +241,12 @@ fn put_in_place(
     old: &[u8],
     put: impl FnOnce() -> io::Result<[SharedFolder; 2]>,
 ) -> Result<(), ReplaceError> {
-    let hidden = || Some(show(old));
+    let hidden = Some(show(old));
     match put() {
-        Ok(folders) => sync(&folders).map_err(|error| ReplaceError { error, hidden: hidden() }),
+        Ok(folders) => sync_replaced(&folders, hidden),
         Err(error) => {
-            let undone = folder.rename_new(old, name);
-            Err(ReplaceError { error, hidden: undone.err().and_then(|_| hidden()) })
+            let hidden = hidden.filter(|_| folder.rename_new(old, name).is_err());
+            Err(ReplaceError { error, is_replaced: false, hidden })
         }
     }
 }
@@ -397,9 +406,23 @@ mod tests {
             };
             let failed = put_in_place(&*root, b"name", b"old", put).unwrap_err();
             assert_eq!(failed.hidden.as_deref(), hidden.then_some("old"));
+            assert_eq!(failed.is_replaced, sync_fails);
             assert_eq!(root.look_if_there(b"old").unwrap().is_some(), hidden);
             assert!(root.look_if_there(b"name").unwrap().is_some());
         }
+    }
+
+    #[test]
+    fn a_replaced_file_whose_sync_failed_is_no_unchanged_file() {
+        use crate::store::memory::{Disk, Faults};
+        let top = tempfile::tempdir().unwrap();
+        fs::write(top.path().join("old"), "old").unwrap();
+        let unchanged = replace(&at(top.path(), "none"), &at(top.path(), "old")).unwrap_err();
+        assert!(!unchanged.is_replaced && unchanged.hidden.is_none());
+        let disk = Disk::new(1);
+        disk.set_faults(Faults { folder_sync: 10_000, ..Faults::default() });
+        let unsynced = sync_replaced(&[disk.root()], None).unwrap_err();
+        assert!(unsynced.is_replaced && unsynced.hidden.is_none());
     }
 
     #[test]

@@ -185,7 +185,8 @@ pub(crate) async fn move_to(caller: &Caller, from: Place, to: Place, headers: &H
     moved.await.unwrap_or_else(|error| reply::trouble(&error))
 }
 
-/// The replaced content that a MOVE left under a hidden name, for the log.
+/// What a MOVE left behind, for the log: the replaced content under a hidden name, or a change that
+/// is not synced.
 #[derive(Clone)]
 pub(crate) struct Left(pub(crate) String);
 
@@ -197,16 +198,26 @@ fn replaced(moved: Result<Option<Remains>, ReplaceError>) -> Reply {
             };
             (reply::empty(StatusCode::NO_CONTENT), remains.map(left))
         }
-        Err(ReplaceError { error, hidden }) => {
-            let left =
-                |name| format!("the move failed, the replaced content is now {name}: {error}");
-            (reply::trouble(&error), hidden.map(left))
+        Err(ReplaceError { error, is_replaced, hidden }) => {
+            let (reply, what) = match is_replaced {
+                true => (unsynced(), "the move is done and not synced"),
+                false => (reply::trouble(&error), "the move failed"),
+            };
+            let hidden = hidden.map(|name| format!(", the replaced content is now {name}"));
+            let has_effect = is_replaced || hidden.is_some();
+            let left = has_effect.then(|| format!("{what}{}: {error}", hidden.unwrap_or_default()));
+            (reply, left)
         }
     };
     if let Some(left) = left {
         reply.extensions_mut().insert(Left(left));
     }
     reply
+}
+
+fn unsynced() -> Reply {
+    let text = "the move is done, but the server's disk has not confirmed it";
+    reply::plain(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
 fn overwrite() -> header::HeaderName {
@@ -256,10 +267,17 @@ mod tests {
         assert!(replaced(Ok(None)).extensions().get::<Left>().is_none());
         let error = io::Error::other("bad disk");
         let hidden = Some(".old.lh-small".to_owned());
-        let mut reply = replaced(Err(ReplaceError { error, hidden }));
+        let failed = ReplaceError { error, is_replaced: false, hidden };
+        let mut reply = replaced(Err(failed));
         assert_eq!(reply.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let Left(text) = reply.extensions_mut().remove().unwrap();
         assert_eq!(text, "the move failed, the replaced content is now .old.lh-small: bad disk");
+        let error = io::Error::other("bad disk");
+        let unsynced = ReplaceError { error, is_replaced: true, hidden: None };
+        let mut reply = replaced(Err(unsynced));
+        assert_eq!(reply.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let Left(text) = reply.extensions_mut().remove().unwrap();
+        assert_eq!(text, "the move is done and not synced: bad disk");
         let error = io::Error::from(io::ErrorKind::NotFound);
         let reply = replaced(Err(error.into()));
         assert_eq!(reply.status(), StatusCode::NOT_FOUND);

@@ -38,8 +38,8 @@ pub struct AccessRecord {
     pub bytes: Option<u64>,
     /// The status of the reply.
     pub status: u16,
-    /// If a MOVE left the replaced content under a hidden name next to the new path: this name, and
-    /// why the MOVE failed or could not remove the content.
+    /// If a MOVE left the replaced content under a hidden name next to the new path, or is done but
+    /// not synced: this name, and why the MOVE failed, or could not remove the content or sync.
     pub left: Option<String>,
     /// The time limit, if the client was disconnected because of it.
     pub disconnected_after: Option<Duration>,
