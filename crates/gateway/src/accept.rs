@@ -23,6 +23,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_net::network::Network;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -43,7 +44,8 @@ use crate::traffic::Traffic;
 
 /// Maximum number of concurrent connections.
 const MOST: usize = 512;
-/// Maximum number of concurrent connections from one address other than loopback.
+/// Maximum number of concurrent connections from one network other than loopback: one IPv4 address
+/// or one IPv6 /64.
 const MOST_OF_ONE: usize = 64;
 /// Timeout of a TLS handshake and of a request's header. The timeout also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);
@@ -73,28 +75,29 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
 }
 
 struct Places {
-    taken: RefCell<HashMap<IpAddr, usize>>,
+    taken: RefCell<HashMap<Network, usize>>,
     traffic: Arc<Traffic>,
 }
 
 /// Dropping this value releases the connection's place.
 struct Place {
     places: Rc<Places>,
-    address: IpAddr,
+    network: Network,
 }
 
 impl Places {
     fn take(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
         let mut taken = self.taken.borrow_mut();
         // A proxy on this host may serve many clients.
-        let most = if address.is_loopback() { MOST } else { MOST_OF_ONE };
-        let own = taken.get(&address).copied().unwrap_or(0);
+        let most = if address.to_canonical().is_loopback() { MOST } else { MOST_OF_ONE };
+        let network = Network::of(address);
+        let own = taken.get(&network).copied().unwrap_or(0);
         if own >= most || taken.values().sum::<usize>() >= MOST {
             return None;
         }
-        taken.insert(address, own + 1);
+        taken.insert(network, own + 1);
         self.traffic.opened();
-        Some(Place { places: self.clone(), address })
+        Some(Place { places: self.clone(), network })
     }
 }
 
@@ -102,7 +105,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.places.traffic.closed();
         let mut taken = self.places.taken.borrow_mut();
-        if let Some(own) = taken.get_mut(&self.address) {
+        if let Some(own) = taken.get_mut(&self.network) {
             *own -= 1;
         }
         taken.retain(|_, own| *own > 0);
@@ -148,7 +151,7 @@ pub(crate) fn run(
                 continue;
             };
             // Over the limit: the connection is closed.
-            let Some(place) = places.take(address.ip().to_canonical()) else { continue };
+            let Some(place) = places.take(address.ip()) else { continue };
             let serving = serving.clone();
             tokio::task::spawn_local(async move {
                 connection(stream, address, serving).await;
@@ -263,6 +266,24 @@ mod tests {
         };
         LocalSet::new().block_on(&runtime, work);
         std::mem::take(&mut *large.0.lock().unwrap())
+    }
+
+    #[test]
+    fn the_connections_of_an_ipv6_network_or_an_ipv4_address_are_limited_together() {
+        let places = Rc::new(Places { taken: RefCell::default(), traffic: Arc::default() });
+        let ip = |text: String| text.parse::<IpAddr>().unwrap();
+        let fill = |address: &dyn Fn(usize) -> IpAddr| {
+            (0..MOST).map_while(|number| places.take(address(number))).collect::<Vec<_>>()
+        };
+        let network = fill(&|number| ip(format!("2001:db8:1:2::{number:x}")));
+        let alone = fill(&|_| ip("192.0.2.1".to_owned()));
+        assert_eq!((network.len(), alone.len()), (MOST_OF_ONE, MOST_OF_ONE));
+        assert!(places.take(ip("::ffff:192.0.2.1".to_owned())).is_none());
+        assert!(places.take(ip("2001:db8:1:3::1".to_owned())).is_some());
+        drop(network);
+        assert!(places.take(ip("2001:db8:1:2::9".to_owned())).is_some());
+        drop(alone);
+        assert_eq!(fill(&|_| ip("::ffff:127.0.0.1".to_owned())).len(), MOST);
     }
 
     #[test]
