@@ -261,9 +261,15 @@ impl Rooms {
         Ok(Seat { rooms: self.clone(), room, peer, role })
     }
 
+    /// Drops the rooms that have had no client for [`IDLE`].
+    pub(super) fn expire(&self, now: Instant) {
+        let is_used = |since: Instant| now.saturating_duration_since(since) < IDLE;
+        self.rooms.borrow_mut().retain(|_, room| room.state.borrow().idle.is_none_or(is_used));
+    }
+
     fn find(&self, name: &Key, owner: PeerId) -> Result<Rc<Room>, Error> {
+        self.expire(Instant::now());
         let mut rooms = self.rooms.borrow_mut();
-        rooms.retain(|_, room| room.state.borrow().idle.is_none_or(|since| since.elapsed() < IDLE));
         if let Some(room) = rooms.get(name) {
             return Ok(room.clone());
         }
@@ -422,5 +428,21 @@ mod tests {
         rooms.rooms.borrow_mut().clear();
         drop(room);
         assert_eq!(free.get(), 100_000);
+    }
+
+    #[test]
+    fn a_room_without_clients_is_dropped_after_its_time_and_one_with_a_client_stays() {
+        let (rooms, free) = rooms(RoomLimits::default(), 100_000);
+        let enter = |name: &str| rooms.enter(&key(name), ONE, Role::Sender).unwrap();
+        let (seat, _used) = (enter("a"), enter("b"));
+        seat.room.publish(message(1, "key", 5_000));
+        drop(seat);
+        let listed = || rooms.list().into_iter().map(|room| room.name).collect::<Vec<_>>();
+        let since = rooms.rooms.borrow()[&key("a")].state.borrow().idle.unwrap();
+        rooms.expire(since + IDLE - Duration::from_nanos(1));
+        assert_eq!(listed(), ["a", "b"]);
+        assert!(free.get() < 100_000);
+        rooms.expire(since + IDLE);
+        assert_eq!((listed(), free.get()), (vec!["b".to_owned()], 100_000));
     }
 }

@@ -95,6 +95,11 @@ impl Channels {
         self.rooms.messages()
     }
 
+    /// Drops the rooms that have had no client for 10 minutes. Call this now and then.
+    pub fn expire(&self) {
+        self.rooms.expire(std::time::Instant::now());
+    }
+
     pub(super) fn rooms(&self) -> &Rc<Rooms> {
         &self.rooms
     }

@@ -76,8 +76,9 @@ pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// Interval of the events that count the refusals beyond the limit on reports.
-const REFUSAL_COUNTS: Duration = Duration::from_secs(60);
+/// Interval of the events that count the refusals beyond the limit on reports, and of checks for
+/// rooms whose time is over.
+const TIDYING: Duration = Duration::from_secs(60);
 
 /// The address and id of a started server.
 #[derive(Clone, Debug)]
@@ -203,7 +204,7 @@ async fn run(
     let (ended_end, mut ended) = mpsc::unbounded_channel();
     links::begin(&server, &view.channels, links);
     let services = dispatch::services(&view, options.rooms_only, options.methods, ended_end);
-    let mut refusal_counts = tokio::time::interval(REFUSAL_COUNTS);
+    let mut tidying = tokio::time::interval(TIDYING);
     let ended = loop {
         tokio::select! {
             session = listener.accept() => {
@@ -216,7 +217,10 @@ async fn run(
                     break result;
                 }
             }
-            _ = refusal_counts.tick() => server.refusals.flush(),
+            _ = tidying.tick() => {
+                server.refusals.flush();
+                view.channels.expire();
+            }
             order = orders.recv() => match order {
                 Some(Order::Allow(list, tell)) => {
                     // The caller may be gone.
