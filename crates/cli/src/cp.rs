@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ArgMatches};
-use longhaul::{CancelHandle, Delete, Location, Summary, blocking};
+use longhaul::{CancelHandle, Delete, Event, Location, Summary, blocking};
 use longhaul_proto::law::Weight;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -323,6 +323,9 @@ fn start(
         console::warn("-z has no effect: longhaul does not compress data");
     }
     screen.started(&copy.sources, &copy.destination, copy.protocol);
+    if let Some(warning) = copy.warning {
+        screen.see(Event::Warning(warning));
+    }
     let request = match &pipe {
         Some(pipe) => pipe.join(copy.request, &cancel),
         None => copy.request,

@@ -85,9 +85,7 @@ impl Identity {
             opened => opened.map_err(|error| unusable(path, error))?,
         };
         let mode = file.metadata().map_err(|error| unusable(path, error))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            let what =
-                format!("{} can be used by others (mode {:03o})", path.display(), mode & 0o777);
+        if let Some(what) = longhaul_text::used_by_others(path, mode) {
             return Err(Missing::Other(Error::new(Kind::LocalFile, what).at(path).advise(
                 format!(
                     "chmod 600 {0}; if others may have read it, remove it to get a new key",

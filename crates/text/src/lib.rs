@@ -37,6 +37,14 @@ pub fn reason(error: &io::Error) -> String {
     }
 }
 
+/// Returns what is wrong with the `mode` of a file that holds a secret; `None` if only its owner may
+/// use the file.
+pub fn used_by_others(path: &Path, mode: u32) -> Option<String> {
+    let is_private = mode & 0o077 == 0;
+    (!is_private)
+        .then(|| format!("{} can be used by others (mode {:03o})", path.display(), mode & 0o777))
+}
+
 /// Quotes a word so that a Bourne shell takes it literally.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
+use longhaul_text::{quoted, used_by_others};
 
 use super::files_from;
 use super::pipe::{self, Pipe};
@@ -66,6 +68,8 @@ pub(super) struct Prepared {
     /// A name for `--protocol`, or [`LOCAL`] or [`HTTP`].
     pub(super) protocol: &'static str,
     pub(super) pipe: Option<Pipe>,
+    /// A warning about the token file.
+    pub(super) warning: Option<String>,
 }
 
 fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
@@ -116,6 +120,7 @@ pub(super) fn prepare(
         Some(pipe) => pipe.ends(&sources, &destination),
         None => (sources.clone(), destination.clone()),
     };
+    let (token, warning) = args.token_file.as_deref().map(token).transpose()?.unzip();
     let request = client
         .copy(from, to)
         .replicas(args.replicas)
@@ -140,11 +145,11 @@ pub(super) fn prepare(
         .datagram(args.datagram)
         .retry_for(duration(args.retry_for))
         .stall(duration(args.stall))
-        .token(args.token_file.as_deref().map(token).transpose()?)
+        .token(token)
         .allow_downgrade(args.allow_downgrade)
         .reach(args.reach.options());
     let protocol = shown_protocol(&protocol, &sources, &destination);
-    Ok(Prepared { request, sources, destination, protocol, pipe })
+    Ok(Prepared { request, sources, destination, protocol, pipe, warning: warning.flatten() })
 }
 
 fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
@@ -433,12 +438,15 @@ fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, 
     Ok(filters)
 }
 
-/// Reads the token. Errors do not contain it.
-fn token(file: &Path) -> Result<String, Error> {
+/// Reads the token. Returns with it a warning if other users can use the file. Errors do not contain
+/// the token.
+fn token(file: &Path) -> Result<(String, Option<String>), Error> {
     let mut text = String::new();
-    let read =
-        fs::File::open(file).and_then(|open| open.take(MOST_TOKEN + 1).read_to_string(&mut text));
-    let read = read.map_err(|error| {
+    let read = fs::File::open(file).and_then(|open| {
+        let mode = open.metadata()?.mode();
+        Ok((open.take(MOST_TOKEN + 1).read_to_string(&mut text)?, mode))
+    });
+    let (read, mode) = read.map_err(|error| {
         let what = format!("cannot read {}: {error}", file.display());
         Error::new(ErrorKind::LocalFile, what).advise("check --token-file")
     })?;
@@ -449,7 +457,11 @@ fn token(file: &Path) -> Result<String, Error> {
     }
     let token = text.trim();
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(token.to_owned()),
+        true => {
+            let advise =
+                |what| format!("{what}; chmod 600 {}", quoted(&file.display().to_string()));
+            Ok((token.to_owned(), used_by_others(file, mode).map(advise)))
+        }
         false => {
             let what = format!("{} does not have exactly one token", file.display());
             Err(usage(what, "write the token alone into the file of --token-file"))
@@ -532,6 +544,8 @@ fn duration(span: Span) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn check(locations: &[&str]) -> Result<(Vec<Location>, Location), Error> {
@@ -546,9 +560,25 @@ mod tests {
             fs::write(file.path(), "t".repeat(len)).unwrap();
             token(file.path())
         };
-        assert_eq!(of_len(16_384).unwrap(), "t".repeat(16_384));
+        assert_eq!(of_len(16_384).unwrap().0, "t".repeat(16_384));
         let error = of_len(16_385).unwrap_err().to_string();
         assert!(error.contains("more than 16.38 kB; write the token alone"), "{error}");
+    }
+
+    #[test]
+    fn a_token_file_that_others_can_use_is_named_with_its_mode_and_the_chmod() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "a-token").unwrap();
+        let warning = |mode| {
+            fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).unwrap();
+            token(file.path()).unwrap().1
+        };
+        let named = file.path().display();
+        for (mode, shown) in [(0o644, "644"), (0o620, "620"), (0o601, "601")] {
+            let text = format!("{named} can be used by others (mode {shown}); chmod 600 {named}");
+            assert_eq!(warning(mode), Some(text));
+        }
+        assert_eq!((warning(0o600), warning(0o400)), (None, None));
     }
 
     #[test]
