@@ -110,7 +110,7 @@ impl RootBuilder {
         self.given >= self.chunks
     }
 
-    /// Returns the file's BLAKE3 hash, once every chunk has been given.
+    /// Returns the file's BLAKE3 hash; `None` if a chunk is missing.
     pub fn root(&self) -> Option<Digest> {
         if !self.is_complete() {
             return None;
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_logarithmic_in_order() {
+    fn memory_stays_logarithmic_if_chunks_come_in_order() {
         let mut builder = RootBuilder::new((1 << 20) * CHUNK);
         for chunk in 0..1 << 20 {
             builder.give(chunk, [0; 32]);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_one_chunk_has_no_root_of_a_tree() {
+    fn no_root_is_merged_for_a_stream_of_one_chunk() {
         let mut one = StreamRoot::default();
         one.give(0, [1; 32]);
         assert_eq!(one.root(), None);

@@ -70,9 +70,9 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives the file its final mode, syncs it and gives it its name. Calls `judge` directly before the rename, and
-    /// removes the file if `judge` returns `None`. Keeps the value of `judge`, such as a lock,
-    /// until the file has its name. Returns whether the file has its name.
+    /// Gives the file its final mode, syncs it and gives it its name. Calls `judge` directly before
+    /// the rename, and removes the file if `judge` returns `None`. Keeps the value of `judge`, such
+    /// as a lock, until the file has its name. Returns whether the file has its name.
     ///
     /// # Errors
     /// `AlreadyExists` if the name exists and `replaces` is false; the error of `judge`, or the
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_its_name_once_it_is_whole_and_leaves_nothing_before() {
+    fn a_new_file_gets_its_name_when_complete_and_a_dropped_one_is_removed() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path();
         fs::write(top.join("file"), "old").unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_folder_is_removed_once_the_new_one_is_there() {
+    fn replacing_a_folder_removes_its_content_and_a_failed_replacement_keeps_it() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path();
         let fill = |path: &str, text: &str| {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_exists_is_not_replaced_where_that_is_not_allowed() {
+    fn an_existing_name_is_kept_if_the_call_may_not_replace_it() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path();
         for path in ["file", "kept"] {
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_at_made_and_moved() {
+    fn files_and_folders_are_created_looked_up_renamed_and_removed() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path();
         make_folder(&at(top, "a")).unwrap();

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_of_the_short_form_before_services_is_refused_with_the_long_form() {
+    fn a_short_form_mixed_with_services_is_refused_and_the_error_shows_the_long_form() {
         for (tail, long) in
             [(":rw,stream=rw", "`ID,files=rw,stream=rw`"), (":RO,statuz", "`ID,files=RO,statuz`")]
         {

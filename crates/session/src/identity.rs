@@ -144,7 +144,7 @@ fn generate() -> Vec<u8> {
     document.as_ref().to_vec()
 }
 
-/// Creates the key file atomically: the link call fails if the file exists.
+/// Creates the key file atomically, by a hard link. A key that another process created first stays.
 fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
     folders.recursive(true).mode(0o700);
@@ -200,11 +200,11 @@ mod tests {
         let mode = |path: &Path| path.metadata().expect("it exists").permissions().mode() & 0o777;
         assert_eq!(mode(&folder.join(KEY_FILE)), 0o600);
         assert_eq!(mode(&folder), 0o700);
-        assert_eq!(std::fs::read_dir(&folder).expect("readable").count(), 1, "no leavings");
+        assert_eq!(std::fs::read_dir(&folder).expect("readable").count(), 1, "only the key");
     }
 
     #[test]
-    fn a_seed_is_the_key_of_rfc_8032() {
+    fn a_seed_gives_the_public_key_of_the_test_in_rfc_8032() {
         // RFC 8032, section 7.1, test 1.
         let hex = |text: &str| HEXLOWER.decode(text.as_bytes()).expect("hexadecimal");
         let seed = hex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
@@ -221,11 +221,11 @@ mod tests {
         let first = std::fs::read(&path).expect("it exists");
         create(folder.path(), &path).expect("there is a key");
         assert_eq!(std::fs::read(&path).expect("it exists"), first);
-        assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1, "no leavings");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1, "only the key");
     }
 
     #[test]
-    fn a_key_that_cannot_be_opened_or_stored_is_an_error_of_its_file() {
+    fn a_key_that_cannot_be_opened_or_stored_is_an_error_about_its_file() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let file = folder.path().join("file");
         std::fs::write(&file, "").expect("the folder is ours");
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shown_identity_is_its_id_alone() {
+    fn the_debug_output_of_an_identity_is_its_id_alone() {
         let identity = Identity::generate();
         assert_eq!(format!("{identity:?}"), format!("Identity({})", identity.id()));
     }
 
     #[test]
-    fn many_at_once_get_one_key() {
+    fn threads_that_create_a_key_at_once_get_the_same_key() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let ids: Vec<PeerId> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)

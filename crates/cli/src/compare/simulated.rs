@@ -84,7 +84,7 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
     Ok(scenario)
 }
 
-/// The flow `from`, carried by the candidate, with all settings that still apply.
+/// The flow `from`, carried by the candidate, with those settings of `from` that the candidate has.
 fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<Traffic, Error> {
     Ok(match (candidate, from) {
         (Candidate::Registry(row), Traffic::Protocol(transfer)) => {

@@ -163,7 +163,7 @@ fn a_folder_is_listed_for_people_and_programs() {
 }
 
 #[test]
-fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
+fn a_token_has_the_rights_of_its_line_and_requests_without_a_token_are_refused() {
     let mut http = Http::new(&[]);
     write(&http.data.join("file"), b"f");
     write(&http.data.join("in/mine"), b"m");
@@ -271,7 +271,7 @@ fn files_are_put_moved_and_deleted_and_are_never_partial() {
 }
 
 #[test]
-fn the_conditions_of_a_put_still_hold_when_the_file_gets_its_name() {
+fn the_conditions_of_a_put_are_checked_again_before_the_file_gets_its_name() {
     let http = Http::new(&[]);
     let top = http.data.join("in");
     is(&http.put(WRITER, "/old", b"one"), 201);
@@ -302,7 +302,7 @@ fn the_conditions_of_a_put_still_hold_when_the_file_gets_its_name() {
 }
 
 #[test]
-fn a_move_without_overwrite_replaces_not_even_a_link_to_nothing() {
+fn a_move_without_overwrite_does_not_replace_even_a_dangling_link() {
     let http = Http::new(&[]);
     let top = http.data.join("in");
     write(&top.join("file"), b"f");
@@ -387,7 +387,7 @@ fn no_request_leaves_the_root_by_names_encodings_or_links() {
 }
 
 #[test]
-fn endless_headers_and_other_protocols_end_the_connection_and_not_the_server() {
+fn oversized_headers_and_other_protocols_end_the_connection_and_not_the_server() {
     let http = Http::new(&["--http-public"]);
     write(&http.data.join("file"), b"f");
     let long = "x".repeat(100_000);

@@ -177,7 +177,7 @@ fn doctor_tests_the_ports_of_a_server_and_names_those_to_open() {
 }
 
 #[test]
-fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
+fn doctor_exits_with_1_if_a_finding_is_bad() {
     let pair = Pair::new();
     let ended = doctor(&pair, &["--rate=100000G"]);
     let last = ended.is(1, &[]).last();

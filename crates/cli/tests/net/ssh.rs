@@ -21,7 +21,7 @@ const SSHD: &str = "/usr/sbin/sshd";
 /// sshd needs this empty folder when root starts it.
 const PRIVILEGE_FOLDER: &str = "/run/sshd";
 
-/// The user's ssh configuration has the hosts `far` and `gate`.
+/// An sshd, and a client whose ssh configuration names this sshd `far` and `gate`.
 pub(super) struct Ssh {
     pub(super) client: Host,
     pub(super) here: PathBuf,
@@ -38,7 +38,7 @@ impl Ssh {
         Ssh::on("127.0.0.1")
     }
 
-    /// An sshd on another address of this host.
+    /// An sshd that listens on `address`.
     fn on(address: &str) -> Result<Ssh, Skipped> {
         let mut ssh = Ssh::folders()?;
         let port = free_port();
@@ -170,14 +170,14 @@ fn data_that_overtake_the_request_over_ssh_are_kept() {
     for _ in 0..5 {
         let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
         let number = |name: &str| summary[name].as_u64().expect("a number");
-        // A busy host may lose a few datagrams. A server that dropped the data before the request
-        // would lose up to a third.
+        // A busy host may lose a few datagrams. A server that dropped all data before the request
+        // arrives would lose up to a third of the data.
         assert!(number("path_lost") < number("sent") / 20, "{summary}");
     }
 }
 
 #[test]
-fn a_killed_copy_over_ssh_resumes_immediately() {
+fn a_copy_over_ssh_can_run_again_immediately_after_a_kill() {
     let ssh = need!(Ssh::new());
     write(&ssh.here.join("object"), &bytes(40_000_000, 11));
     let to = ssh.at("copy");

@@ -1,6 +1,6 @@
 //! Numbered messages that may arrive twice, early or late: each is accepted at most once.
 
-/// A message counts as a copy if its number is at least this far behind the highest.
+/// A message counts as a duplicate if its number is at least this far behind the highest.
 const WINDOW: u64 = 128;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct SeenNumbers {
 
 impl SeenNumbers {
     /// Records a message; returns whether it is the first with its number. A message far behind the
-    /// newest counts as a copy, and so does the largest possible number.
+    /// newest counts as a duplicate, and so does the largest possible number.
     pub(crate) fn is_new(&mut self, number: u64) -> bool {
         let Some(next) = number.checked_add(1) else { return false };
         if next > self.next {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_is_never_new_and_the_one_below_it_once() {
+    fn the_largest_number_is_never_new_and_the_number_below_it_is_new_once() {
         let mut seen = SeenNumbers::default();
         assert!(!seen.is_new(u64::MAX) && seen.is_new(0));
         assert!(seen.is_new(u64::MAX - 1) && !seen.is_new(u64::MAX - 1));

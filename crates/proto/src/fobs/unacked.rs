@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_sixteen_million_blocks_is_found_in_few_steps() {
+    fn the_only_block_left_of_sixteen_million_is_found_through_four_levels() {
         let mut unacked = Unacked::new(1 << 24);
         unacked.clear(0..12_345_678);
         unacked.clear(12_345_679..1 << 24);

@@ -68,7 +68,7 @@ pub(super) struct Flow {
     overhead: Bytes,
     spacing: Span,
     pending: Pending,
-    /// Whether the sender does not answer, or has nothing to answer.
+    /// Whether the flow has left the schedule, because its sender is silent or waits for a grant.
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_measured_from_sixteen_datagrams_and_a_round_trip_on() {
+    fn an_interval_needs_sixteen_datagrams_and_a_round_trip_to_be_measured() {
         let measured = |datagrams: u64, millis: u64, searching: bool| {
             let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
             let setup = Setup::new(FlowId(1), layout, Span::from_millis(100));
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_the_host_count_until_a_report_without_new_drops_and_the_end_of_the_interval() {
+    fn a_report_without_new_socket_drops_does_not_clear_the_overrun_of_the_interval() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
         let mut flow = Flow::new(Time::ZERO, &setup, Rules::new(&setup.settings), 1e6);
@@ -700,7 +700,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_beyond_the_requested_ones_are_refused_and_only_a_segment_is_acknowledged() {
+    fn unrequested_blocks_are_refused_and_an_incomplete_segment_is_not_acknowledged() {
         let mut flow = flow();
         assert_eq!((flow.target(), flow.frontier.peek()), (1e6, Some(64)));
         arrive(&mut flow, 60..66);
@@ -739,8 +739,8 @@ mod tests {
 
     #[test]
     fn requests_cover_a_round_trip_and_the_time_until_the_next_request() {
-        // Blocks at 8 Mbit/s (one a millisecond), by the round-trip time, the multiple of it that
-        // is requested ahead, and the spacing of requests.
+        // Returns the windows at 8 Mbit/s (one block a millisecond) and at rate 0, in blocks. The
+        // flow requests blocks `outstanding` round trips ahead. Times are in milliseconds.
         let window = |rtt: u64, outstanding: f64, spacing: u64| {
             let mut flow = flow();
             let rtt = Span::from_millis(rtt);

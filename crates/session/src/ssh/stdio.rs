@@ -22,8 +22,8 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    /// Takes over standard input and output, which must be pipes or sockets. Other output is
-    /// discarded from now on.
+    /// Takes over standard input and output, which must be pipes or sockets. From now on, whatever
+    /// else the process writes to standard output is discarded.
     pub(super) fn take() -> io::Result<Stdio> {
         let input = polled(std::io::stdin().as_fd().try_clone_to_owned()?, Interest::READABLE)?;
         let output = polled(std::io::stdout().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;

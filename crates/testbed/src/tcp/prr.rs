@@ -29,8 +29,8 @@ impl Reduction {
         self.allowance = if pipe > self.after {
             (self.arrived * self.after).div_ceil(self.before).saturating_sub(self.sent)
         } else {
-            // RFC 9937: the slow-start bound after clean acknowledgements. After others, at most as
-            // many segments as have arrived.
+            // RFC 9937: the slow-start bound after clean acknowledgements. After other
+            // acknowledgements, at most as many segments as have arrived.
             let limit = if clean { owed.max(arrived) + 1 } else { owed };
             limit.min(self.after - pipe)
         };
@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn below_its_target_the_sender_adds_one_segment_to_the_arrivals_without_loss() {
+    fn below_the_target_a_clean_acknowledgement_allows_one_segment_more_than_arrived() {
         let mut reduction = Reduction::new(20, 10);
         assert_eq!(sends(&mut reduction, 1, 4, true), 2);
-        assert_eq!(sends(&mut reduction, 1, 4, false), 0, "as many are sent as have arrived");
+        assert_eq!(sends(&mut reduction, 1, 4, false), 0, "no more are sent than have arrived");
         assert_eq!(sends(&mut reduction, 3, 9, true), 1, "never above the target");
     }
 }

@@ -25,7 +25,7 @@ pub struct ProbeRun {
     /// True: from the client to the server; false: from the server to the client.
     #[prost(bool, tag = "2")]
     pub up: bool,
-    /// The data go over this stream as fast as possible instead of in datagrams.
+    /// The data go over the stream of this message, as fast as possible, instead of in datagrams.
     #[prost(bool, tag = "3")]
     pub stream: bool,
     /// The rate of the datagrams in bits a second of UDP payload.

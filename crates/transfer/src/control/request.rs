@@ -87,7 +87,7 @@ pub struct Request {
     /// Find the best number of streams, up to `streams`, and use it.
     #[prost(bool, tag = "22")]
     pub try_streams: bool,
-    /// The id of the client's earlier transfer, now over, that this one resumes. Zero: none.
+    /// The id of the client's earlier transfer, now over, which this transfer resumes. Zero: none.
     #[prost(fixed64, tag = "23")]
     pub replaces: u64,
     /// The object is a part of a pipe, and is written to the pipe's file. Needs version 2 of the

@@ -14,7 +14,8 @@ const STALE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
 pub(crate) struct PathWatch {
-    /// The counts of the last sample: time, datagrams received, datagrams known to have been sent.
+    /// The state when delivery was last computed: time, datagrams received, datagrams known to have
+    /// been sent.
     last: Option<(Instant, u64, u64)>,
     queue: QueueWatch,
     sample: PathSample,

@@ -103,13 +103,13 @@ fn strangers_and_changed_datagrams_are_not_heard() {
 }
 
 #[test]
-fn only_the_author_makes_its_code_and_a_subscriber_cannot() {
+fn only_the_author_of_a_message_can_make_its_authentication_code() {
     let epoch = epoch(1);
     let mut ears = Ears::new(epoch.clone(), Some(SERVER));
     let author = Author::test(5);
     let received = hear(&mut ears, NOW, &voice(&epoch, 5).datagrams(NOW, &message(1, 20)));
     assert!(author.made(&received[0].signed, &received[0].code));
-    // A subscriber has the flow's key, but not the author's.
+    // A subscriber has the keys of all flows, but not the author's key.
     let to = "239.1.2.3:5000".parse().unwrap();
     let forger = Some(Author::test(6));
     let mut forger = Voice::new(to, 1_452, Code::None, epoch.of(7).sealer(), forger);
@@ -170,7 +170,7 @@ fn a_sender_has_the_key_of_its_own_flow_alone() {
     assert!(described.of_sender() == epoch.of(4));
     assert_eq!((told.origin, described.hops), (77, 1));
     assert_eq!(epoch.sender(FlowId(told.flow)), Some(4));
-    // A sender's own key, as an epoch's key, opens nothing.
+    // A sender's own key, used as the key of an epoch, opens nothing.
     let mut ears = Ears::new(described.epoch, None);
     for sender in [SERVER, 4, 5] {
         let datagrams = voice(&epoch, sender).datagrams(NOW, &message(1, 20));
@@ -203,7 +203,7 @@ fn a_group_that_no_honest_server_names_is_refused() {
 }
 
 #[test]
-fn datagrams_that_come_before_their_key_wait_for_it_and_strangers_take_no_memory() {
+fn datagrams_wait_for_their_key_in_a_queue_of_limited_length() {
     let epochs = [epoch(1), epoch(2)];
     let mut ears = Ears::new(epochs[0].clone(), None);
     for number in 0..1_000_u32 {
@@ -222,7 +222,7 @@ fn datagrams_that_come_before_their_key_wait_for_it_and_strangers_take_no_memory
 }
 
 #[test]
-fn a_sender_uses_a_waiting_key_when_the_next_one_comes() {
+fn a_sender_uses_a_waiting_key_when_the_next_key_comes() {
     let epochs = [epoch(1), epoch(2), epoch(3)];
     let (mut voice, now) = (voice(&epochs[0], 1), clock::now());
     for epoch in &epochs[1..] {
