@@ -255,11 +255,11 @@ pub(crate) static FIG2: Experiment = Experiment {
               {least [* takes 1 ms, * for 2] / 100} to {most [* takes 1 ms, * for 2] / 100} times \
               the object. One for 16 packets wastes {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % of the object, and the best frequency {least [* takes 1 ms, \
-              the best of them]} to {most [* takes 1 ms, the best of them]} %. longhaul wastes \
-              {-most [* loss 0 %, * | difference] | 1} to {-least [* loss 0 %, * | difference] | \
-              1} points less than the paper where an acknowledgement costs nothing, and {least [* \
-              takes 1 ms, * | difference] | 1} to {most [* takes 1 ms, * | difference] | 1} more \
-              where it costs a millisecond.",
+              the best of them]} to {most [* takes 1 ms, the best of them]} %. At the best \
+              frequency, longhaul wastes {-most [* loss 0 %, * | difference] | 1} to {-least [* \
+              loss 0 %, * | difference] | 1} points less than the paper where an acknowledgement \
+              costs nothing, and {least [* takes 1 ms, * | difference] | 1} to {most [* takes 1 \
+              ms, * | difference] | 1} more where it costs a millisecond.",
     set: Set::Full,
 };
 

@@ -111,13 +111,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_its_number_and_other_numbers_are_a_services_own() {
+    fn each_kind_has_its_number_and_numbers_above_5_belong_to_a_service() {
         let own = [Kind::Lost, Kind::Usage, Kind::Unreachable, Kind::LocalFile, Kind::RemoteFile];
         for (kind, code) in own.into_iter().zip(1..) {
             assert_eq!((kind.code(), Kind::of_code(code)), (code, kind));
         }
         assert_eq!((Kind::Service(6).code(), Kind::of_code(6)), (6, Kind::Service(6)));
-        assert_eq!(Kind::of_code(0), Kind::Lost, "an error has no code 0 (ended well)");
+        assert_eq!(Kind::of_code(0), Kind::Lost, "code 0 means no error");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Hello {
 /// Decodes a hello.
 ///
 /// # Errors
-/// The bytes are not a hello, or its range is empty.
+/// The bytes are not a hello, or its range is empty or includes version 0.
 pub fn decode(bytes: &[u8]) -> Result<Hello, Error> {
     match Hello::decode(bytes) {
         Ok(hello) if hello.min >= 1 && hello.min <= hello.max => Ok(hello),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_range_is_not_a_valid_hello() {
+    fn a_hello_with_an_empty_range_or_version_0_is_refused() {
         assert!(decode(&[]).is_err());
         assert!(decode(&Hello { min: 0, max: 2, ..Hello::default() }.encode_to_vec()).is_err());
         let one = Hello { min: 1, max: 1, ..Hello::default() };

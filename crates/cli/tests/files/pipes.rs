@@ -109,6 +109,7 @@ fn a_pipe_of_one_part_gets_the_whole_rate() {
     let events = String::from_utf8_lossy(&output.stdout);
     let last: serde_json::Value =
         serde_json::from_str(events.lines().last().expect("a summary")).expect("JSON");
+    // Two parts at a time would each get half of the rate. The tolerance is 10 %.
     assert!(last["goodput_bps"].as_u64().expect("a rate") > 4_400_000, "{last}");
 }
 
@@ -179,7 +180,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
         let error = error.expect_err("the reader failed");
         assert!(error.to_string().contains("the producer failed"), "{error}");
         if brought > 100 {
-            // The client's goodbye has ended the pipe, not the session's idle limit.
+            // The client's goodbye, not the session's idle limit, has ended the pipe.
             pair.server.child().complaint("the client disconnected before the end of its pipe");
         }
         wait_until("nothing is left", || {

@@ -18,7 +18,7 @@ fn pinned(pair: &Pair) -> String {
 }
 
 #[test]
-fn the_user_is_asked_once_about_a_new_server() {
+fn the_user_is_asked_about_a_new_server_until_the_answer_is_yes() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(1000, 1));
     let known = pair.client.config.join("known_servers");
@@ -190,7 +190,7 @@ fn only_arrived_data_are_reported_as_copied() {
 }
 
 #[test]
-fn a_compared_equal_tree_is_not_reported_as_copied() {
+fn a_tree_that_compares_equal_is_not_reported_as_copied() {
     let pair = Pair::new();
     let id = pinned(&pair);
     write(&pair.here.join("tree/large"), &bytes(9 << 20, 1));
@@ -247,7 +247,7 @@ fn a_copy_with_quiet_or_no_progress_draws_no_bar() {
 }
 
 #[test]
-fn without_a_terminal_progress_is_few_lines_and_a_last_one() {
+fn without_a_terminal_the_progress_flag_prints_a_few_lines_and_a_last_line() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for flag in ["-P", "--progress"] {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn data_are_synced_after_a_second_or_many_bytes() {
+    fn data_are_synced_after_a_second_or_48_mib() {
         let top = tempfile::tempdir().unwrap();
         let mut sink = sink(top.path());
         let nano = Duration::from_nanos(1);

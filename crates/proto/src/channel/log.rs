@@ -57,7 +57,8 @@ impl Log {
         }
     }
 
-    /// The position of the oldest message, without the last messages of keys that the log kept.
+    /// The position of the oldest message. Ignores the last messages of keys, which the log keeps
+    /// separately.
     pub fn first(&self) -> u64 {
         self.first
     }

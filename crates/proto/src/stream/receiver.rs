@@ -167,8 +167,8 @@ pub struct Receiver {
     next: u32,
     /// Frames before this frame are missed, because the window has moved past them.
     given_up: u32,
-    /// The newest missed frames, and how many symbols each one still lacks; `None` before the first
-    /// symbol.
+    /// The newest missed frames, and how many symbols each one lacks. `None` while no symbol of the
+    /// frame has arrived: only a symbol's head gives the frame's number of symbols.
     missed_frames: BTreeMap<u32, Option<u32>>,
     overdue: u64,
     rtt: Span,
@@ -260,8 +260,8 @@ impl Receiver {
         // frame has begun.
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
-        // A new symbol within the frame shows that the sender only paused, and ignored the request.
-        // The next request waits again for a pause or the frame's end.
+        // A new symbol within the frame shows that the sender had not sent the whole frame, and so
+        // dropped the request. The next request waits again for a pause or the frame's end.
         open.asks.again &= is_last || head.index <= open.highest;
         open.highest = open.highest.max(head.index);
         if !open.asks.again {

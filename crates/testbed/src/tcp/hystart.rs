@@ -13,8 +13,8 @@ use longhaul_proto::time::{Span, Time};
 pub(super) const LOW_WINDOW: u32 = 16;
 /// The largest gap between closely spaced acknowledgements.
 const CLOSE: Span = Span::from_millis(2);
-/// Linux adds at most this to the minimum round trip before it halves the sum, for acknowledgements
-/// of several segments.
+/// An allowance for acknowledgements of several segments: Linux adds at most this to the minimum
+/// round trip before it halves the sum.
 const COVERED: Span = Span::from_millis(1);
 /// Samples in a round before the second sign counts.
 const SAMPLES: u32 = 8;

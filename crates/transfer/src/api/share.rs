@@ -207,7 +207,7 @@ impl Share {
     /// connection carries at most 15 watches at a time.
     ///
     /// # Errors
-    /// The key is invalid, or the connection has ended. The watch reports all other errors.
+    /// The prefix is invalid, or the connection has ended. The watch reports all other errors.
     pub async fn watch(&self, prefix: &str) -> Result<ShareWatch, Error> {
         let prefix = Prefix::new(prefix).map_err(no_key)?;
         let (sender, batches) = mpsc::channel(UNREAD);
@@ -215,9 +215,9 @@ impl Share {
         Ok(ShareWatch::over(Batches::new(batches, events)))
     }
 
-    /// Drops this handle, and waits until the connection is closed. The connection is closed once
-    /// all handles and watches are dropped. If a program exits without this call, the server may
-    /// learn only by a timeout that the connection has ended.
+    /// Drops this handle, and waits until the connection is closed. The connection closes when the
+    /// last handle or watch is dropped. If a program exits without this call, the server may learn
+    /// only by a timeout that the connection has ended.
     pub async fn close(self) {
         drop(self.orders);
         self.serving.ended().await;

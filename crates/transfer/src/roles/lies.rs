@@ -340,7 +340,7 @@ fn a_wrong_symbol_makes_a_wrong_chunk_which_is_requested_again() {
 }
 
 #[test]
-fn a_source_that_sends_a_chunk_wrong_in_each_pass_is_asked_four_times() {
+fn a_source_that_sends_a_chunk_wrong_in_each_pass_is_asked_again_four_times() {
     let mut writing = Writing::new();
     writing.send_wrong();
     (1..3).for_each(|chunk| writing.send(chunk));
@@ -371,7 +371,7 @@ fn a_manifest_that_is_not_the_one_offered_ends_the_transfer_before_anything_is_c
 }
 
 #[test]
-fn endless_failures_before_the_list_of_files_end_the_transfer() {
+fn a_transfer_ends_if_entries_fail_endlessly_before_the_list_of_files_arrives() {
     // The list of files is announced as the start of the object, but never arrives.
     let unlisted = |offer: &mut Offer| {
         offer.manifest_len = offer.manifest.len() as u64;
@@ -394,7 +394,7 @@ fn endless_failures_before_the_list_of_files_end_the_transfer() {
             _ => None,
         }
     });
-    let what = failed.expect("it never stops before").what;
+    let what = failed.expect("the loop ends only with a failure").what;
     assert!(what.contains("more failed files than this host keeps"), "{what}");
 }
 
@@ -467,7 +467,7 @@ fn done() -> impl Strategy<Value = Control> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
-    fn a_sender_outlives_any_pulse(
+    fn a_sender_outlives_any_pulse_or_done(
         lies in prop::collection::vec(prop_oneof![pulse(), done()], 1..40), fixed: bool,
     ) {
         for row in registry::all() {
@@ -490,7 +490,7 @@ proptest! {
     }
 
     #[test]
-    fn a_receiver_outlives_any_question(lies in prop::collection::vec(done(), 1..40)) {
+    fn a_receiver_outlives_any_done(lies in prop::collection::vec(done(), 1..40)) {
         for row in registry::all() {
             let mut core = (row.receiver)();
             let mut now = Time::from_nanos(1);

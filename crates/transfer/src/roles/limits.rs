@@ -123,7 +123,7 @@ mod tests {
     use longhaul_proto::registry;
 
     #[test]
-    fn a_sender_of_mostly_useless_blocks_is_distinguished_from_one_that_was_overtaken() {
+    fn a_sender_is_refused_only_if_its_useless_blocks_exceed_the_limits() {
         let frugal = registry::all().iter().find(|row| row.frugal);
         let other = registry::all().iter().find(|row| !row.frugal);
         let came = |distinct, duplicates, unasked| {

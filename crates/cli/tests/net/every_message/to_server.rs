@@ -58,7 +58,7 @@ impl Moment {
     }
 }
 
-/// Sends lies until the server ends the session. Returns the last one and the server's reason, or
+/// Sends lies until the server ends the session. Returns the last lie and the server's reason, or
 /// `None` if this function ends the session first.
 async fn tell(
     mut session: Session,

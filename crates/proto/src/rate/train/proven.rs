@@ -6,7 +6,7 @@
 use super::BELIEF;
 use super::measure::Measure;
 
-/// At most this many epochs with excess loss in a row leave the rate.
+/// This many epochs with excess loss in a row refute a new rate. An older rate needs fewer.
 const DOUBTS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +26,8 @@ impl Proven {
         }
     }
 
-    /// Takes in an epoch with excess loss. A few of them in a row refute the rate.
+    /// Takes in an epoch with excess loss. After [`DOUBTS`] such epochs in a row, or fewer for an
+    /// older rate, no rate counts.
     pub(super) fn doubt(&mut self) {
         self.epochs = self.epochs.saturating_sub(BELIEF / DOUBTS);
         if self.epochs == 0 {
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_rate_of_16_epochs_counts_up_to_the_departure_rate() {
+    fn the_highest_rate_counts_for_16_epochs_and_is_capped_at_the_departure_rate() {
         let mut proven = Proven::default();
         assert_eq!(proven.rate(), 0.0);
         assert_eq!(note(&mut proven, 9.0, 10.0), 9.0);
