@@ -282,7 +282,8 @@ pub trait Sender: Send {
     /// Handles the timeout that [`Sender::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Marks blocks that the receiver has from another source; the sender no longer sends them.
+    /// Marks blocks that the receiver does not need from this sender; the sender no longer sends
+    /// them.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the speed of the receiving host's card in bits a second of UDP payload in full

@@ -26,7 +26,7 @@ pub(super) const STREAMS: usize = 16;
 /// are read fast.
 const UNREAD: usize = 8 << 20;
 
-/// The write buffer, which joins the multiplexer's headers and data.
+/// Bytes of the write buffer, which joins the multiplexer's headers and data.
 const TOGETHER: usize = 32 << 10;
 
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_waits_for_the_multiplexer_and_a_stream_shut_down_ends_after_its_data() {
+    fn a_flush_waits_for_the_multiplexer_and_a_shutdown_ends_a_stream_after_its_data() {
         crate::tests::run(async {
             let (near, far) = tokio::io::duplex(1 << 10);
             let (input, out) = tokio::io::split(near);

@@ -8,9 +8,10 @@
 //! queue. It shrinks after a round that lost much or met a queue.
 //!
 //! A host that stops for a moment also delays some packets. So a round's delay is the smallest
-//! round-trip time among the packets acknowledged in its second half. The round after one that
-//! shrank the window because of a queue waits in the same queue, so its delay does not shrink the
-//! window again. A loss of up to a sixteenth of a round counts as a property of the path.
+//! round-trip time among the packets acknowledged in its second half. If a round shrank the window
+//! because of a queue, the next round waits in the same queue, so the delay of the next round does
+//! not shrink the window again. A loss of up to a sixteenth of a round counts as a property of the
+//! path.
 //!
 //! After an earlier transfer over the path, the window may jump (`jump`).
 
@@ -44,7 +45,7 @@ const UNREST: Duration = Duration::from_millis(10);
 /// [`LONGEST_OUTAGE`]. A full window permits only probes, at doubling intervals (RFC 9002, section
 /// 6.2.1), which would notice the end of an outage late. The first acknowledgement after an outage
 /// may be for packets from before it. The packets sent during the outage then still count as in
-/// flight beyond the window, so the room stays until they are declared lost.
+/// flight beyond the window, so these bytes stay allowed until the packets are declared lost.
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
@@ -86,8 +87,8 @@ struct Round {
 
 impl Round {
     /// Returns whether the round used the whole `window`. A round with a small window also counts
-    /// as full if it sent seven eighths of it, even if it is marked idle: the handshake's
-    /// acknowledgements may arrive before there is anything to send.
+    /// as full if it sent seven eighths of the window, even if the round is marked idle: the
+    /// handshake's acknowledgements may arrive before there is anything to send.
     fn is_full(&self, window: u64) -> bool {
         !self.idle || window < FAST && self.sent >= window / 8 * 7
     }
@@ -354,7 +355,7 @@ mod tests {
         let after = |seconds| back + Duration::from_secs(seconds);
         window.on_sent(back - Duration::from_secs(20), PACKET, 1);
         assert_eq!(window.room(back), 40_960);
-        // Of the packets sent since, none is acknowledged.
+        // No packet sent during the outage is acknowledged.
         window.on_end_acks(back, FLOOR + 40_000, false, None);
         assert_eq!([0, 1, 2].map(|s| window.room(after(s))), [40_000, 42_048, 44_096]);
         window.on_end_acks(after(1), FLOOR + 50_000, false, None);
@@ -379,14 +380,14 @@ mod tests {
     }
 
     #[test]
-    fn content_that_goes_by_the_stream_fills_a_gigabit_within_six_round_trips() {
+    fn file_content_on_the_stream_fills_a_path_of_1_gbit_within_six_round_trips() {
         let mut path = Path::new(125_000_000, NEVER);
         let sent: Vec<u64> = (0..6).map(|_| path.round(WIDE)).collect();
         assert!(path.window.window() > 12_500_000, "{sent:?}");
     }
 
     #[test]
-    fn overload_never_lowers_the_windows_floor() {
+    fn overload_never_lowers_the_window_below_its_floor() {
         let mut path = Path::new(WIDE, 8);
         (0..50).for_each(|_| _ = path.round(WIDE));
         assert_eq!((path.window.window(), path.window.initial_window()), (65_536, 65_536));
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_ends_with_the_packet_that_began_it_and_adds_up_what_it_sent_and_lost() {
+    fn a_round_ends_when_its_first_packet_is_acknowledged_and_sums_its_sent_and_lost_bytes() {
         let mut window = half_a_mib();
         let begun = Instant::now();
         window.on_sent(begun, 8_000, 7);
@@ -588,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flight_that_loses_too_much_leaves_half_of_the_rest_immediately() {
+    fn too_much_loss_in_a_flight_sets_the_window_to_half_of_the_bytes_not_lost() {
         let (mut window, now) = sent();
         window.on_congestion_event(now, now, false, FLIGHT / TOO_MUCH);
         assert_eq!((window.bytes, window.met_the_end), (FLIGHT, false));
@@ -624,7 +625,7 @@ mod tests {
         assert_eq!((window.bytes, window.met_the_end), (2 * FLIGHT, false));
         queued.on_end_acks(begun + RTT * 2, 0, false, Some(48));
         let met = (queued.bytes, queued.met_the_end, queued.drains);
-        assert_eq!(met, (FLIGHT, true, true), "it is what the path carries");
+        assert_eq!(met, (FLIGHT, true, true), "the flight is what the path carries");
     }
 
     #[test]

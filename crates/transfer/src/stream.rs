@@ -35,7 +35,7 @@ impl Connector {
             let what = "streams and channels cannot go through ssh's own channel";
             let error = Error::new(ErrorKind::Unreachable, what);
             let ports = CallOption::Ports;
-            let advice = "open two ports in that host's firewall, and give them as";
+            let advice = "open two ports in the remote host's firewall, and give them as";
             return Err(error.advise(format!("{advice} {ports}")));
         }
         Ok(Link { session, port, contact, flow: random_flow(), datagram })

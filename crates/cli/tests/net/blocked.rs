@@ -36,7 +36,7 @@ fn a_copy_falls_back_to_tcp_with_a_warning_if_its_data_port_is_blocked() {
 }
 
 #[test]
-fn a_copy_switches_to_tcp_when_its_data_port_is_blocked() {
+fn a_copy_whose_data_port_is_blocked_midway_continues_over_tcp() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(40_000_000);
         let (from, to, _) = rig.way(way);
@@ -128,7 +128,7 @@ fn a_rate_and_a_limit_bound_tcp_also_after_a_fallback() {
         let caps: [&[&str]; 3] =
             [&["--rate=16M"], &["--bwlimit=16M"], &["--rate=500M", "--bwlimit=16M"]];
         for (number, cap) in caps.into_iter().enumerate() {
-            // In this case the copy starts over UDP and finds its data port blocked.
+            // In the third case the copy starts with UDP, and its data port is blocked.
             let blocked = number == 2;
             rig.relay.rules.no_data.store(blocked, Ordering::Relaxed);
             let protocol = if blocked { "--protocol=rbudp" } else { "--protocol=tcp" };
@@ -232,8 +232,8 @@ fn assert_ended_soon(summary: &Value, late: Lateness) {
     assert!(took < SOON, "{took} s: {summary}");
 }
 
-/// Blocks the UDP of the data during a copy; with `all_of_it` also that of the control stream.
-/// Returns the seconds until the copy continues over TCP, minus this machine's lateness.
+/// Blocks UDP on the data port during a copy; with `all_of_it`, also on the control port. Returns
+/// the seconds until the copy continues over TCP, minus this machine's lateness.
 fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
     let rig = Relayed::new(20_000_000);
     let (from, to, _) = rig.way(way);
@@ -321,7 +321,7 @@ fn the_best_number_of_connections_on_a_lossy_path_is_found_during_the_copy() {
 }
 
 #[test]
-fn a_copy_that_ends_before_the_best_number_is_found_reports_the_last_one() {
+fn a_copy_too_short_to_find_the_best_number_of_connections_reports_one_number() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(5_000_000, 3));
     let ended = pair.cp(&[&"--protocol=tcp", &"--streams=auto", &"object", &pair.at("copy")]);

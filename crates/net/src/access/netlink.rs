@@ -14,10 +14,9 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, soc
 const HEADER: usize = 16;
 /// Bytes of the header of an attribute.
 const ATTRIBUTE: usize = 4;
-/// Maximum bytes of the kernel's answer per call.
+/// Maximum bytes that one `read` of the kernel's answer returns.
 const ANSWER: usize = 32 << 10;
-/// Maximum number of calls for a query. Connections that do not fit into these answers are left
-/// out.
+/// Maximum number of reads for a query. Connections that do not fit into these reads are left out.
 const MOST_ANSWERS: usize = 64;
 
 const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
@@ -184,8 +183,8 @@ fn ask(
     Ok(())
 }
 
-/// Reads the messages of one call. Returns whether no more calls are needed: the listing is
-/// complete, or `each` returned `Some`.
+/// Parses the messages that one `read` returned. Returns whether the answer is complete, or `each`
+/// returned `Some`: then no further `read` is needed.
 fn read_answer(mut answer: &[u8], each: &mut impl FnMut(&[u8]) -> Option<()>) -> io::Result<bool> {
     const ERROR: u16 = libc::NLMSG_ERROR as u16;
     const DONE: u16 = libc::NLMSG_DONE as u16;

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_accounts_and_keeps_nothing() {
+    fn fake_opens_every_datagram_and_keeps_nothing() {
         let (mut sealer, mut placer) = rig(true, 2);
         for block in 0..25 {
             let datagram = seal(&mut sealer, block, 100);

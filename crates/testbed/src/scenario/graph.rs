@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_route_of_least_delay_is_found_and_ties_go_by_links_then_by_order() {
+    fn the_route_of_least_delay_is_found_and_of_equal_ones_the_one_with_fewest_links() {
         let links = vec![
             link(0, 3, 5),  // index 0
             link(3, 1, 5),  // index 1

@@ -46,7 +46,8 @@ impl Memory {
 pub(super) struct Holding {
     /// Missing blocks of each chunk.
     missing: Vec<u32>,
-    /// Bytes of complete chunks: they leave at once or, with a disk, once written.
+    /// Bytes of all chunks completed so far. A complete chunk leaves the memory at once or, with a
+    /// disk, when it is written.
     pub(super) whole: Bytes,
     /// Bytes granted to the sender since the start.
     pub(super) granted: Bytes,
@@ -78,12 +79,12 @@ mod tests {
     const MEBI: fn(u64) -> Bytes = Bytes::mebi;
 
     #[test]
-    fn one_copy_has_all_and_two_have_half() {
+    fn a_copy_alone_gets_all_memory_and_a_second_gets_only_what_the_first_frees() {
         let mut memory = Memory::new(MEBI(512));
         memory.enter(1);
         assert_eq!(memory.room(1, Bytes::ZERO), MEBI(512));
         memory.enter(2);
-        // A grant is not withdrawn; the other has its minimum.
+        // The grant of copy 1 is not withdrawn, so copy 2 has only its minimum.
         assert_eq!((memory.room(1, MEBI(512)), memory.room(2, MEBI(32))), (MEBI(512), MEBI(32)));
         assert_eq!((memory.room(1, MEBI(300)), memory.room(2, MEBI(32))), (MEBI(300), MEBI(212)));
         memory.leave(1);

@@ -47,7 +47,8 @@ pub struct FlowOutcome {
     pub finished: Option<Time>,
     /// When the sender knew that the object was complete; not for UDP.
     pub known: Option<Time>,
-    /// The size of the object, or of all mice (short TCP connections); `None` without an end.
+    /// The size of the object, or of all mice (short TCP connections) together; `None` if the
+    /// scenario gives no size.
     pub object: Option<Bytes>,
     /// Bytes of the object that arrived.
     pub delivered: Bytes,
@@ -59,7 +60,7 @@ pub struct FlowOutcome {
     pub waste: f64,
     /// The longest time without new data, up to the last new data; not measured for UDP.
     pub stall: Span,
-    /// Each mouse's duration, by start.
+    /// Each mouse's duration, in the order of the starts.
     pub lives: Vec<Span>,
     /// The state at regular times, if recorded.
     pub series: Vec<Point>,
@@ -125,7 +126,7 @@ pub struct Point {
     pub reported_lost: u64,
     /// Arrivals of data that had arrived before.
     pub duplicates: u64,
-    /// The protocol's sending rate; for TCP, window by round-trip time.
+    /// The protocol's sending rate; for TCP, the window divided by the round-trip time.
     pub rate: Rate,
 }
 

@@ -173,8 +173,8 @@ pub struct Status {
     /// Blocks sent again, and coded symbols (sending end).
     #[prost(uint64, tag = "3")]
     pub retransmitted: u64,
-    /// Lost blocks in reports and repeated requests: at the sending end those it received, at the
-    /// receiving end those it sent. A block that is reported twice counts twice.
+    /// Lost blocks in the reports and repeated requests that the sending end received, or that the
+    /// receiving end sent. A block that is reported twice counts twice.
     #[prost(uint64, tag = "4")]
     pub reported_lost: u64,
     /// Highest number of rounds that a segment needed (sending end).

@@ -287,7 +287,7 @@ fn tell_all(moment: Moment, lies: Vec<Lie>) {
         clear(&folder.join("copies"));
     }
     assert!(refused + whole > 1, "{moment:?}");
-    assert_eq!(fs::read(folder.join("outside")).expect("it stands"), b"outside");
+    assert_eq!(fs::read(folder.join("outside")).expect("it exists"), b"outside");
     let mut beside: Vec<_> = listed(folder).into_iter().map(|(name, _)| name).collect();
     beside.sort();
     assert_eq!(beside, ["config", "copies", "object", "outside"], "{moment:?}");

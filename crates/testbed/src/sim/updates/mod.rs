@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_loss_every_carrier_delivers_at_once() {
+    fn without_loss_every_carrier_delivers_after_the_paths_delay_alone() {
         let codes =
             [Code::None, Code::Xor { group: 3 }, Code::ReedSolomon { group: 8, repairs: 2 }];
         let others = [Carrier::Tcp, Carrier::Deadline(RTT)];
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_segment_of_tcp_delays_those_behind_it_by_a_round_trip() {
+    fn a_lost_tcp_segment_arrives_more_than_a_round_trip_late_and_delays_later_segments() {
         let outcome = outcome(Carrier::Tcp, 0.01, 10);
         assert_eq!(outcome.lost, 0);
         assert!(outcome.delay(0.5) < Span::from_millis(51));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn repairs_restore_what_plain_datagrams_lose() {
+    fn repairs_restore_most_of_the_updates_that_plain_datagrams_lose() {
         let plain = outcome(Carrier::Datagrams(Code::None), 0.03, 10);
         assert!((30..100).contains(&plain.lost), "{}", plain.lost);
         let coded = outcome(Carrier::Datagrams(Code::Xor { group: 2 }), 0.03, 10);
