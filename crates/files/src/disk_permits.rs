@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_for_one_client_applies_while_its_share_is_larger() {
+    fn a_client_gets_the_smaller_of_the_limit_and_half_of_what_the_others_leave() {
         let permits = DiskPermits::limited(16, 3);
         let taken = (1..=6).map(|client| take_all(&permits, client)).collect::<Vec<_>>();
         assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 3, 3, 2, 1]);

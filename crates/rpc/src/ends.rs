@@ -48,8 +48,8 @@ struct Running {
 }
 
 impl Ends {
-    /// Returns the calls of a client's program, or of a server for one program. `is_late` says
-    /// whether the other side made earlier calls that this side does not know.
+    /// Returns the calls of one program: at the client if `is_client`, else at the server. `is_late`
+    /// says whether the other side made earlier calls that this side does not know.
     pub(crate) fn new(is_client: bool, is_late: bool, methods: Methods, rpc: Rpc) -> Ends {
         Ends {
             begun: Instant::now(),
@@ -250,7 +250,7 @@ impl Ends {
         }
     }
 
-    /// Stops all running methods of a client: the server's calls end with the connection.
+    /// Stops all methods that this client runs, because the server's calls end with the connection.
     pub(crate) fn restart(&mut self) {
         self.running.clear();
         self.callee = Callee::new(!self.is_client, false);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::rig::{Child, Host, Pair, Server, bytes, write, write_private};
 
 #[test]
-fn the_ready_line_has_one_form() {
+fn the_ready_line_has_the_root_both_ports_and_the_id() {
     let scratch = tempfile::tempdir().unwrap();
     let host = Host::new(&scratch.path().join("config"));
     let root = scratch.path().to_str().unwrap();

@@ -107,7 +107,7 @@ fn many_writes_at_once_succeed_and_a_later_write_wins() {
 }
 
 #[test]
-fn the_size_is_that_after_the_last_change_whichever_future_ends_last() {
+fn the_change_that_started_last_sets_the_size_even_if_an_earlier_future_ends_later() {
     let pair = Pair::in_memory(&[]);
     write(&pair.there.join("file"), b"");
     block_on(async {
@@ -190,7 +190,7 @@ fn changes_need_both_rights_to_files_and_never_leave_the_root() {
 }
 
 #[test]
-fn one_client_at_a_time_changes_a_file_and_a_copy_that_replaces_it_is_not_written() {
+fn a_file_has_one_writer_and_a_write_never_reaches_a_copy_that_replaced_the_file() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"old");
     write(&pair.here.join("file"), b"copied");
@@ -318,7 +318,7 @@ fn a_server_refuses_false_messages_of_a_writing_client_and_continues() {
 }
 
 #[test]
-fn a_client_refuses_an_answer_without_a_change() {
+fn a_writing_client_fails_on_missing_and_on_unexpected_answers() {
     let opened = FileData { opened: Some(FileOpened::default()), ..FileData::default() };
     let made = FileData { changed: true, ..FileData::default() };
     let write = |lies: Vec<FileData>| {

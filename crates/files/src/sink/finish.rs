@@ -42,13 +42,15 @@ pub struct SinkOutcome {
     /// concatenated hashes. The first covers the encoded manifest without version stamps, the
     /// second the roots of the large files in the manifest's order, the third the values of the
     /// packed chunks (which hold small files) in order. `None` if this run has not copied every
-    /// file, or if the holes of a file were not hashed: they are too many, or the copy was ended.
+    /// file, or if the holes of a file were not hashed because they exceed a limit or because the
+    /// copy was cancelled.
     pub digest: Option<Digest>,
 }
 
 impl Sink {
-    /// Ends the copy. Syncs everything. If no chunk is missing, creates links, removes names that
-    /// the source lacks (if requested), and gives folders their permissions and times.
+    /// Ends the copy. Syncs everything. If no chunk is missing, creates empty files and links,
+    /// removes names that the source lacks (if requested), and gives folders their permissions and
+    /// times.
     ///
     /// If chunks are missing, keeps the data for a later run and reports the number of unfinished
     /// files.

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_for_which_there_is_room_is_sent_without_a_rest() {
+    fn a_train_that_fits_into_the_send_buffer_is_sent_completely() {
         let (sender, receiver) = (loopback(), loopback());
         let (path, train) = (receiver.local_addr().into(), [7; 2_500]);
         let mut rest = &train[..];
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_larger_than_the_link_is_refused() {
+    fn a_datagram_larger_than_udp_allows_is_refused_as_too_large() {
         let sender = loopback();
         let too_large = vec![0; 65_507 + 1];
         let path = sender.local_addr().into();

@@ -66,7 +66,7 @@ impl Out {
 }
 
 #[test]
-fn allowed_buffers_are_sent_and_requested_blocks_precede_the_next() {
+fn allowed_buffers_are_sent_and_requested_blocks_go_before_new_buffers() {
     let mut out = Out::new(&setup(40, 0, 10, 2));
     assert!(out.run().is_empty());
     assert_eq!(out.sender.next_wakeup(), Wake::OnInput);
@@ -328,7 +328,7 @@ fn the_receiver_keeps_the_set_number_of_buffers_in_flight() {
 }
 
 #[test]
-fn missing_blocks_are_requested_a_grace_after_the_last_block() {
+fn missing_blocks_are_requested_a_grace_after_the_buffers_last_block_arrives() {
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.arrive(ms(0), [0, 1, 3, 9]);
@@ -347,7 +347,7 @@ fn missing_blocks_are_requested_a_grace_after_the_last_block() {
 }
 
 #[test]
-fn a_buffer_that_completes_before_its_request_leaves_the_other_requests() {
+fn a_buffer_completed_before_its_request_does_not_cancel_the_requests_of_other_buffers() {
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.arrive(ms(0), [0, 9, 10, 19]);

@@ -238,7 +238,7 @@ fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
 }
 
 #[test]
-fn a_snapshot_of_many_tiny_entries_counts_with_all_memory_that_it_takes() {
+fn the_size_of_a_snapshot_includes_the_overhead_of_each_entry() {
     let entries = (0..100).map(|n| {
         let entry = Entry { value: [].as_slice().into(), version: 1, owner: None };
         (key(&format!("{n:03}")), entry)
@@ -253,7 +253,7 @@ fn a_snapshot_of_many_tiny_entries_counts_with_all_memory_that_it_takes() {
 
 proptest! {
     #[test]
-    fn a_watcher_sees_past_states_in_order_and_finally_the_current_one(
+    fn a_watcher_sees_only_states_that_the_tree_had_and_finally_the_current_one(
         steps in prop::collection::vec(step(), 1..200),
         recent in prop_oneof![0..2000_usize, 0..1_000_000_usize],
         whole: bool,
@@ -359,7 +359,7 @@ fn a_snapshot_may_take_exactly_the_memory_of_the_client() {
 }
 
 #[test]
-fn recent_changes_count_with_the_entries_that_they_replaced() {
+fn the_size_of_a_recent_change_includes_the_entry_that_it_replaced() {
     let remembers = |recent| {
         let mut tree = Tree::new(Limits { recent, ..Limits::default() }, 0, []);
         tree.apply(put("k", &[0; 10])).unwrap();
@@ -381,7 +381,7 @@ fn recent_changes_count_with_the_entries_that_they_replaced() {
 }
 
 #[test]
-fn a_piece_of_changes_may_have_exactly_its_size() {
+fn a_piece_of_changes_may_have_exactly_the_maximum_size() {
     let pieces = |last: usize| {
         let mut tree = Tree::new(Limits::default(), 0, []);
         let mut watcher = Watcher::new(Prefix::ALL, Some(0));
@@ -390,13 +390,13 @@ fn a_piece_of_changes_may_have_exactly_its_size() {
         tree.apply(put("c", &vec![0; last])).unwrap();
         core::iter::from_fn(|| watcher.next(&tree)).count()
     };
-    // Each change counts with its key and 32 bytes.
+    // The size of a change is its value, its key and 32 bytes.
     let rest = PIECE - (120 << 10) - 3 * 33;
     assert_eq!([pieces(rest), pieces(rest + 1)], [1, 2]);
 }
 
 #[test]
-fn a_piece_of_a_snapshot_ends_once_it_has_its_size() {
+fn a_piece_of_a_snapshot_ends_with_the_entry_that_reaches_the_maximum_size() {
     let first_piece = |second: usize| {
         let mut tree = Tree::new(Limits::default(), 0, []);
         for (name, len) in [("a", 60 << 10), ("b", 60 << 10), ("c", second), ("d", 0)] {
@@ -407,7 +407,7 @@ fn a_piece_of_a_snapshot_ends_once_it_has_its_size() {
             other => panic!("{other:?} is no snapshot"),
         }
     };
-    // Each entry counts with its key and 32 bytes.
+    // The size of an entry is its value, its key and 32 bytes.
     let rest = PIECE - (120 << 10) - 3 * 33;
     assert_eq!([first_piece(rest - 1), first_piece(rest)], [(4, true), (3, false)]);
 }

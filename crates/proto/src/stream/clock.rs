@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_due_after_its_stamp_the_least_offset_and_the_rest_of_the_deadline() {
+    fn a_frame_is_due_at_its_stamp_plus_the_least_offset_plus_the_rest_of_the_deadline() {
         let (now, beyond) = (at(2_000_000), Span::from_millis(10));
         let due = |least, stamp| Clock { least, ..Clock::new() }.due(now, stamp, beyond);
         assert_eq!(due([None, None], 600), at(12_000_000));

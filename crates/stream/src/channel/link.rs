@@ -152,7 +152,7 @@ async fn bring(
                     let hops = message.hops + 1;
                     let born = message.born.saturating_sub_unsigned(micros(rtt.now() / 2));
                     let message = Message { born, hops, via: link, ..message };
-                    // Without memory here the message is lost.
+                    // If this server has no memory for the message, the message is lost.
                     let _ = seat.room.publish(message);
                 }
             }

@@ -37,14 +37,15 @@ pub enum Topology {
         /// From host to router.
         access: Vec<Duplex>,
     },
-    /// Hosts `h1`, `h2`, … around `hub`, with the entries of `access` in turn.
+    /// Hosts `h1`, `h2`, … around `hub`. The hosts' links take the entries of `access` in turn.
     Star {
         /// The number of hosts.
         hosts: usize,
         /// From host to hub.
         access: Vec<Duplex>,
     },
-    /// Routers `r1`, `r2`, … in a row, each with a host `h1`, `h2`, ….
+    /// Routers `r1`, `r2`, … in a row, each with a host `h1`, `h2`, …. The hosts' links take the
+    /// entries of `access` in turn.
     ParkingLot {
         /// The number of links in the row; there is one router more.
         hops: usize,

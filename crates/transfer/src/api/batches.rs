@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_ends_before_the_call_is_one_error_and_the_last_item() {
+    fn a_channel_that_closes_before_the_call_is_complete_gives_an_error_as_the_last_item() {
         assert_eq!(read(&[&[1]]), [Some(1), None]);
         assert_eq!(read(&[]), [None]);
     }

@@ -161,8 +161,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the memory for incomplete data and lists of files, of all transfers together. By
-    /// default 512 MiB.
+    /// Limits the memory for the incomplete data and lists of files of all transfers, and for the
+    /// messages in rooms, all together. By default 512 MiB.
     pub fn memory(mut self, memory: Bytes) -> ServerBuilder {
         self.options.memory = memory;
         self

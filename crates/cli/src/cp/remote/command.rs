@@ -17,7 +17,7 @@ pub(super) const WATCH: &str = "--watch-stdin";
 /// 128 KiB.
 const MAX_COMMAND: usize = 120_000;
 
-/// Flags that only this host needs, or that the plan writes itself.
+/// Flags that only this host needs, that the plan writes itself, or that have no effect.
 const NOT_FORWARDED: [&str; 17] = [
     "locations",
     "show_config",
