@@ -1,6 +1,7 @@
 //! Permits for disk accesses on behalf of the clients of a server. A client may hold at most half
-//! of the permits that the other clients leave. So one client whose files are on a hanging disk
-//! takes half of all permits, a second such client a quarter, and the others can still read.
+//! of the permits that the other clients leave, or one if they leave only one. So one client whose
+//! files are on a hanging disk takes half of all permits, a second such client a quarter, and the
+//! others can still read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;

@@ -29,8 +29,8 @@ const RETRY: Duration = Duration::from_secs(u32::MAX as u64);
 /// this server's id.
 ///
 /// # Errors
-/// A limit is reached here, `connect` fails for good, or the other server refuses the link. Never
-/// returns without an error.
+/// A limit is reached here, `connect` fails for good, or the other server refuses the link. Returns
+/// only with an error.
 pub async fn run(
     channels: &Channels,
     me: PeerId,
