@@ -213,8 +213,7 @@ impl Large {
         let identity = self.identity;
         let (folder, name) = ground.at(self.number)?;
         let is_it = |found: &store::Attributes| found.identity == identity;
-        let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
-        partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
+        partial::rename(folder, &names::partial(&name), &name, self.file.as_deref(), is_it)?;
         // If this sync fails, the sync of the file systems at the end decides.
         let synced = folder.sync();
         // If the removal fails, the next copy of a large file to this name removes the journal.

@@ -110,7 +110,8 @@ pub(super) fn remove_free(
 }
 
 /// Gives the partial file `partial` its final name, if `is_it` recognises the file. While `file` is
-/// locked, no other copy that can open the partial file removes it.
+/// locked, no other copy that can open the partial file removes it. Without a lock, another copy
+/// may replace the partial file, so the check comes after the lock.
 pub(super) fn rename(
     folder: &dyn Folder,
     partial: &[u8],
@@ -119,18 +120,18 @@ pub(super) fn rename(
     is_it: impl Fn(&Attributes) -> bool,
 ) -> io::Result<()> {
     let check = |at: &[u8]| match folder.look_if_there(at)? {
-        Some(found) if is_it(&found) => Ok(()),
+        Some(found) if is_it(&found) => Ok(found),
         _ => Err(store::busy()),
     };
-    check(partial)?;
     let is_locked = file.map_or(Ok(false), |file| file.lock())?;
-    if is_locked && is_closed_to_others(&folder.attributes()?) {
+    let found = check(partial)?;
+    if is_locked && is_lockable(found.mode) && is_closed_to_others(&folder.attributes()?) {
         return folder.rename(partial, name);
     }
     // Another copy may replace the file at any moment, so the file first gets a unique name.
     let own = names::unique(name);
     folder.rename(partial, &own)?;
-    let renamed = check(&own).and_then(|()| folder.rename(&own, name));
+    let renamed = check(&own).and_then(|_| folder.rename(&own, name));
     if renamed.is_err() {
         let _ = folder.rename(&own, partial);
     }
@@ -144,9 +145,9 @@ fn is_closed_to_others(folder: &Attributes) -> bool {
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
 }
 
-/// Returns whether this mode lets the owner read the file. Only a file that can be read can be
-/// locked.
-pub(super) fn is_lockable(mode: u32) -> bool {
+/// Returns whether this mode lets the owner read the file. Another copy opens only a file that it
+/// can read, and then respects the file's lock.
+fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }
 
@@ -288,6 +289,40 @@ mod tests {
         assert!(is_busy(&named.unwrap_err()));
         assert!(!base.path().join("x").exists());
         assert_eq!(std::fs::read(base.path().join(".x.lh-part")).unwrap(), b"theirs");
+    }
+
+    /// Imitates another copy that replaces the partial file as soon as this copy has checked it.
+    fn renamed_while_another_copy_replaces(mode: u32) -> (io::Result<()>, Option<u64>) {
+        let disk = crate::store::memory::Disk::new(1);
+        disk.obey_modes();
+        let folder = disk.root();
+        let file = folder.create(b".x.lh-small", mode).unwrap();
+        let identity = file.attributes().unwrap().identity;
+        let looks = std::cell::Cell::new(0);
+        let is_it = |found: &Attributes| {
+            looks.set(looks.get() + 1);
+            let is_it = found.identity == identity;
+            if looks.get() == 1 && remove_free(&*folder, b".x.lh-small", None).is_ok() {
+                folder.create(b".x.lh-small", 0o600).unwrap();
+            }
+            is_it
+        };
+        let named = rename(&*folder, b".x.lh-small", b"x", Some(&*file), is_it);
+        (named, disk.tree(false).get(&b"x"[..]).map(|number| number - identity.1))
+    }
+
+    #[test]
+    fn no_other_copy_replaces_a_partial_file_between_its_check_and_its_rename() {
+        let (named, x) = renamed_while_another_copy_replaces(0o600);
+        assert!(named.is_ok());
+        assert_eq!(x, Some(0), "the file of this copy");
+    }
+
+    #[test]
+    fn the_lock_of_an_unreadable_partial_file_does_not_count_because_no_other_copy_sees_it() {
+        let (named, x) = renamed_while_another_copy_replaces(0o200);
+        assert!(is_busy(&named.unwrap_err()));
+        assert_eq!(x, None);
     }
 
     #[test]

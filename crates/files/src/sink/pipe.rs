@@ -150,8 +150,7 @@ impl PipeFile {
         self.file.sync_all()?;
         let identity = self.file.attributes()?.identity;
         let is_it = |found: &store::Attributes| found.identity == identity;
-        let locked = partial::is_lockable(mode).then_some(&*self.file);
-        partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
+        partial::rename(folder, &names::partial(&name), &name, Some(&*self.file), is_it)?;
         self.is_named = true;
         folder.sync()
     }
