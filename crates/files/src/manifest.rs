@@ -15,6 +15,7 @@ mod wire;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use super::LARGE;
 use crate::error::Error;
@@ -81,6 +82,18 @@ pub struct FileTime {
     pub seconds: i64,
     /// Nanoseconds, below 10⁹.
     pub nanos: u32,
+}
+
+impl FileTime {
+    /// Returns the time that lies `span` before this one.
+    pub(crate) fn before(self, span: Duration) -> FileTime {
+        let borrows = self.nanos < span.subsec_nanos();
+        let seconds = self.seconds.saturating_sub_unsigned(span.as_secs());
+        FileTime {
+            seconds: seconds.saturating_sub(i64::from(borrows)),
+            nanos: self.nanos + u32::from(borrows) * 1_000_000_000 - span.subsec_nanos(),
+        }
+    }
 }
 
 /// The kind of an entry.
@@ -407,6 +420,16 @@ mod tests {
             listed("a/d/y", hole),
         ];
         Manifest::new(Shape::Contents, listed).expect("it is sound")
+    }
+
+    #[test]
+    fn a_span_is_subtracted_from_a_time_to_the_nanosecond() {
+        let time = |seconds, nanos| FileTime { seconds, nanos };
+        let before = |at: FileTime, seconds, nanos| at.before(Duration::new(seconds, nanos));
+        assert_eq!(before(time(5, 6), 2, 6), time(3, 0));
+        assert_eq!(before(time(5, 6), 2, 7), time(2, 999_999_999));
+        assert_eq!(before(time(0, 0), 0, 1), time(-1, 999_999_999));
+        assert_eq!(before(time(0, 0), u64::MAX, 0), time(i64::MIN, 0));
     }
 
     #[test]

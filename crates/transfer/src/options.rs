@@ -77,7 +77,7 @@ impl Delete {
     }
 
     pub(crate) fn with(self, filters: Vec<Filter>) -> longhaul_files::Delete {
-        longhaul_files::Delete { filters, most: self.most }
+        longhaul_files::Delete { filters, most: self.most, age: None }
     }
 }
 

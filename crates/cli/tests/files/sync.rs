@@ -118,6 +118,33 @@ fn a_killed_sync_deletes_nothing_and_the_same_command_completes_it() {
 }
 
 #[test]
+fn a_sync_that_reconnects_keeps_files_that_another_copy_finished_since_its_begin() {
+    for is_push in [true, false] {
+        let mut pair = Pair::new();
+        let (source, old) = match is_push {
+            true => (pair.here.clone(), pair.there.clone()),
+            false => (pair.there.clone(), pair.here.join("to")),
+        };
+        trees(&source, &old);
+        write(&source.join("run/big"), &bytes(20 << 20, 5));
+        let (from, to) = match is_push {
+            true => ("run".into(), pair.at("")),
+            false => (pair.at("run"), "to".into()),
+        };
+        let mut child = start(&pair, &["--delete", "--rate=40M", "--retry-for=90s"], from, to);
+        child.progressed(1 << 20);
+        pair.kill_server();
+        // Imitates the end of another copy.
+        write(&old.join("run/new"), b"new");
+        pair.start_again();
+        let ended = child.end();
+        assert_eq!(ended.summary()["deleted"], 6, "{ended}");
+        assert!(!ended.events("reconnecting").is_empty(), "{ended}");
+        assert!(old.join("run/new").exists() && !old.join("run/gone").exists(), "{ended}");
+    }
+}
+
+#[test]
 fn a_write_only_client_cannot_delete() {
     let pair = Pair::with_rights(":wo", &[]);
     trees(&pair.here, &pair.there);

@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::io;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::plan::{is_below, left_off};
 use super::{Ground, Sink};
@@ -37,6 +37,30 @@ pub struct Delete {
     pub filters: Vec<Filter>,
     /// The maximum number of names to remove. If there are more, none is removed.
     pub most: Option<u64>,
+    /// The age of this copy, if an earlier attempt began it.
+    pub age: Option<Age>,
+}
+
+/// The time since a moment, measured by two clocks: one stops while the host sleeps, the other may
+/// be set back. The larger result counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Age {
+    first: Duration,
+    since: Instant,
+    wall: SystemTime,
+}
+
+impl Age {
+    /// Returns an age that is `first` now.
+    pub fn new(first: Duration) -> Age {
+        Age { first, since: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// Returns the age now.
+    pub fn get(&self) -> Duration {
+        let more = self.since.elapsed().max(self.wall.elapsed().unwrap_or_default());
+        self.first.saturating_add(more)
+    }
 }
 
 /// The names that were removed, or would be removed.
@@ -58,9 +82,11 @@ pub struct Deleted {
 pub(super) struct Extra {
     filters: CompiledFilters,
     most: Option<u64>,
+    age: Option<Age>,
     /// Whether the source failed to read something, so its list may lack existing names.
     pub(super) is_incomplete: bool,
-    /// When this copy began, by the clock of the destination's file system, before the first write.
+    /// When this copy began, by the clock of the destination's file system, before the first write
+    /// of its first attempt.
     begun: Option<FileTime>,
 }
 
@@ -86,7 +112,8 @@ impl Extra {
             return Err(error.advise("name the folder that it leads to"));
         }
         let filters = CompiledFilters::new(&delete.filters)?;
-        Ok(Extra { filters, most: delete.most, is_incomplete: false, begun: None })
+        let (most, age) = (delete.most, delete.age);
+        Ok(Extra { filters, most, age, is_incomplete: false, begun: None })
     }
 
     fn check(&self, manifest: &Manifest, planned: &Deleted, place: &Place) -> Result<(), Error> {
@@ -146,7 +173,8 @@ impl Sink {
         self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
     }
 
-    /// Records when this copy begins: the change time of a temporary file that is removed at once.
+    /// Records when this copy began: the change time of a temporary file that is removed at once,
+    /// minus the age of this copy.
     pub(super) fn date_extra(&mut self) -> Result<(), Error> {
         let Some(extra) = &mut self.extra else { return Ok(()) };
         if self.options.dry_run || self.ground.is_missing {
@@ -161,8 +189,7 @@ impl Sink {
             passed
         });
         let place = &self.ground.place;
-        extra.begun = dated.map_err(|error| file_error("write to", place, &error))?;
-        if extra.begun.is_none() {
+        let Some(now) = dated.map_err(|error| file_error("write to", place, &error))? else {
             let what = format!(
                 "cannot delete names in {}: the clock of its file system stands still, so a file \
                  that another copy has just finished looks old",
@@ -170,7 +197,8 @@ impl Sink {
             );
             let error = Error::new(FileErrorKind::File, what).at(place);
             return Err(error.advise("correct the clock, or copy without deletion"));
-        }
+        };
+        extra.begun = Some(extra.age.map_or(now, |age| now.before(age.get())));
         Ok(())
     }
 
@@ -565,6 +593,18 @@ mod tests {
     }
 
     #[test]
+    fn the_age_of_a_copy_counts_the_sleep_of_the_host_and_no_clock_that_was_set_back() {
+        let hour = Duration::from_secs(3600);
+        let new = Age::new(hour);
+        assert!((hour..hour * 2).contains(&new.get()));
+        let slept = Age { wall: new.wall - hour, ..new };
+        assert!((hour * 2..hour * 3).contains(&slept.get()));
+        let set_back = Age { wall: new.wall + hour, ..new };
+        assert!((hour..hour * 2).contains(&set_back.get()));
+        assert_eq!(Age { first: Duration::MAX, ..slept }.get(), Duration::MAX);
+    }
+
+    #[test]
     fn an_entry_of_another_kind_than_the_source_s_stays_with_its_content() {
         let top = tempfile::tempdir().unwrap();
         for folder in ["c", "c/kept", "d"] {
@@ -605,7 +645,8 @@ mod tests {
         std::fs::create_dir(top.path().join("d")).unwrap();
         std::os::unix::fs::symlink("d", top.path().join("l")).unwrap();
         let new = |name: &str, shape, filter: Option<Filter>| {
-            let delete = Delete { filters: filter.into_iter().collect(), most: None };
+            let filters = filter.into_iter().collect();
+            let delete = Delete { filters, ..Delete::default() };
             Extra::new(&Place::Ambient(top.path().join(name)), shape, &delete).map(drop)
         };
         let glob = || Some(Filter::Exclude("x".into()));

@@ -59,7 +59,7 @@ use crate::error::{Error, FileErrorKind};
 
 pub use self::alone::Together;
 pub use self::destination::{Mark, make_folders};
-pub use self::extra::{Delete, Deleted};
+pub use self::extra::{Age, Delete, Deleted};
 pub use self::finish::SinkOutcome;
 pub use self::left::Left;
 pub use self::pipe::PipeFile;

@@ -4,11 +4,12 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::filter::Filter;
-use crate::sink::Delete;
+use crate::sink::{Age, Delete};
 
 fn deleting(filters: &[&str], most: Option<u64>) -> SinkOptions {
     let filters = filters.iter().map(|glob| Filter::Exclude((*glob).to_owned())).collect();
-    SinkOptions { delete: Some(Delete { filters, most }), names: true, ..Default::default() }
+    let delete = Some(Delete { filters, most, age: None });
+    SinkOptions { delete, names: true, ..Default::default() }
 }
 
 /// Copies the content of `from` with filters, and deletes the names that the source lacks.
@@ -131,6 +132,22 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     // The next copy begins after the other copy's files are complete, so it deletes them too.
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);
+}
+
+#[test]
+fn a_second_attempt_deletes_nothing_that_another_copy_finished_since_the_first_one() {
+    let ends = ends();
+    write(ends.from.join("a"), b"a");
+    let open = |options: &SinkOptions| {
+        Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), options).unwrap()
+    };
+    let mut again = deleting(&[], None);
+    again.delete.as_mut().unwrap().age = Some(Age::new(Duration::ZERO));
+    drop(open(&deleting(&[], None)));
+    write(ends.to.join("new"), b"n");
+    assert_eq!(open(&again).run().unwrap().deleted, 0);
+    assert_eq!(names_of(&ends.to), ["a", "new"]);
+    assert_eq!(open(&deleting(&[], None)).run().unwrap().deleted, 1);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub const SERVICE: &str = "copy";
 
 /// The version of these messages. Each new field that a receiver must not skip raises the version;
 /// a client that sets such a field requests the version that introduced the field.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// The first version whose requests may be for a part of a pipe (a file of unknown length that is
 /// sent in parts).
@@ -76,8 +76,9 @@ pub(crate) const TAKES_PARTS: u32 = 2;
 /// The first version whose pushes may create missing parent folders.
 pub(crate) const MAKES_PATHS: u32 = 3;
 
-/// The first version whose pushes may remove names that their source lacks.
-pub(crate) const DELETES: u32 = 4;
+/// The first version whose pushes may remove names that their source lacks, and keep names that
+/// have changed since the first attempt. Version 4, which was never released, did not keep them.
+pub(crate) const DELETES: u32 = 5;
 
 /// A frame of the control stream. It has one of the fields of [`Message`].
 #[derive(Clone, PartialEq, prost::Message)]

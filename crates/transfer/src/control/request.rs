@@ -105,7 +105,7 @@ pub struct Request {
     #[prost(uint64, tag = "27")]
     pub remembered_rtt_nanos: u64,
     /// A push removes names at its destination that the source lacks, after the whole copy is
-    /// written; `filters` are the globs that protect names. Needs version 4 of the service.
+    /// written; `filters` are the globs that protect names. Needs version 5 of the service.
     #[prost(message, optional, tag = "28")]
     pub delete: Option<DeleteWire>,
     /// The weight of a pull on a shared path, in equivalents of a TCP flow; zero: almost nothing;
@@ -124,6 +124,10 @@ pub struct DeleteWire {
     /// The maximum number of names to remove; if there are more, none is removed.
     #[prost(uint64, optional, tag = "1")]
     pub most: Option<u64>,
+    /// Nanoseconds since the client began this copy; absent in its first request. Names that have
+    /// changed since then stay. Needs version 5 of the service.
+    #[prost(uint64, optional, tag = "2")]
+    pub age_nanos: Option<u64>,
 }
 
 /// A setting of a protocol.

@@ -44,6 +44,7 @@ use crate::roles::wire::{End, Wire, lost_or_fatal};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Identity, Session, Settings, random_u64};
+use longhaul_files::sink::Age;
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
@@ -61,6 +62,7 @@ pub(super) struct Attempt<'a> {
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
+    age: Age,
     part: CopyPart,
     refused: Cell<bool>,
     /// Whether an earlier attempt has opened a session.
@@ -116,6 +118,7 @@ impl<'a> Attempt<'a> {
                 state: RefCell::new(state),
             },
             started: clock::now(),
+            age: Age::new(Duration::ZERO),
             part,
             refused: Cell::new(false),
             again: false,
@@ -225,8 +228,9 @@ impl<'a> Attempt<'a> {
             let carrier = THROUGH_SSH.to_owned();
             self.hooks.observer.notice(Notice::Fallback { carrier, advice });
         }
+        let age = self.again.then_some(self.age);
         self.again = true;
-        self.transfer(transport, reached, source).await
+        self.transfer(transport, reached, source, age).await
     }
 
     /// Walks the source on a separate thread. Cancellation and the stall limit then work even if
@@ -267,6 +271,7 @@ impl<'a> Attempt<'a> {
         transport: Transport<'_>,
         reached: Reached,
         source: Option<Source>,
+        age: Option<Age>,
     ) -> Result<Finished, End> {
         let Reached { session, data, contact, datagram } = reached;
         let terms = self.terms(transport, &session, self.options.datagram.or(datagram))?;
@@ -274,7 +279,7 @@ impl<'a> Attempt<'a> {
         if session.carrier != "ssh" {
             self.open_streams(&terms, &session, stream_ends);
         }
-        let request = self.request(&terms, flow.0);
+        let request = self.request(&terms, flow.0, age);
         let _watch = terms.protocol.and_then(|_| self.watch_udp(&session));
         let mut wire = Wire::new(session, self.part.shared.memory.messages());
         wire.outbox().send(Message::Request(request));
@@ -302,7 +307,7 @@ impl<'a> Attempt<'a> {
                 .run(source)
                 .await
             }
-            None => self.receive(&mut wire, terms, &data.handle(), contact, streams).await,
+            None => self.receive(&mut wire, terms, &data.handle(), contact, streams, age).await,
         };
         let outcome_at = clock::now();
         match &result {
@@ -340,13 +345,14 @@ impl<'a> Attempt<'a> {
         data: &PortHandle,
         contact: SocketAddr,
         streams: mpsc::UnboundedReceiver<Session>,
+        age: Option<Age>,
     ) -> Result<Outcome, End> {
         let (Route::Pull { destination, .. }, Some(asked)) = (self.route, &self.asked) else {
             return Err(End::Fatal(Error::new(ErrorKind::Usage, "no destination")));
         };
         let options = self.options;
         let part = &self.part;
-        let to = part.destination(destination, asked, options);
+        let to = part.destination(destination, asked, options, age);
         let end = ReceivingRole {
             wire,
             terms,
@@ -416,7 +422,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    fn request(&self, terms: &Terms, flow: u32) -> Request {
+    fn request(&self, terms: &Terms, flow: u32, age: Option<Age>) -> Request {
         let options = self.options;
         let bytes = |path: &FsPath| path.as_os_str().as_bytes().to_vec();
         let (direction, paths) = match self.route {
@@ -456,7 +462,7 @@ impl<'a> Attempt<'a> {
             delete: options
                 .delete
                 .filter(|_| direction == Direction::Push)
-                .map(|delete| DeleteWire { most: delete.most }),
+                .map(|delete| DeleteWire { most: delete.most, age_nanos: age.map(nanos) }),
             share: Some(options.weight.flows()),
             extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
@@ -487,6 +493,10 @@ impl<'a> Attempt<'a> {
             });
         }
     }
+}
+
+fn nanos(age: Age) -> u64 {
+    age.get().as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
 fn setting((name, value): (&'static str, f64)) -> Setting {

@@ -21,8 +21,8 @@ use crate::write::discard::Discard;
 use crate::write::files::Files;
 use crate::write::jobs::Jobs;
 use crate::write::ordered::Ordered;
-use longhaul_files::sink::Left;
-use longhaul_files::{Asked, SinkOptions};
+use longhaul_files::sink::{Age, Left};
+use longhaul_files::{Asked, Delete, SinkOptions};
 
 /// How long to wait for another copy on this host to unlock a file. The system unlocks the file of
 /// a killed copy after a short time.
@@ -65,12 +65,14 @@ pub(crate) enum To {
 }
 
 impl CopyPart {
-    /// Files go to `place`, or below it.
+    /// Files go to `place`, or below it. `age` is the age of the copy, if an earlier attempt began
+    /// it.
     pub(crate) fn destination(
         &self,
         place: &FsPath,
         asked: &Arc<Asked>,
         options: &CopyOptions,
+        age: Option<Age>,
     ) -> Box<dyn Destination> {
         let (claims, asked) = (self.shared.claims.as_ref(), asked.clone());
         let output = options.output.as_ref().filter(|_| !options.dry_run);
@@ -82,13 +84,15 @@ impl CopyPart {
                 Box::new(Ordered { output: output.clone(), asked, room })
             }
             (To::Files, None) => {
+                let sink = sink_options(options);
                 let files = Files {
                     place: options.place(place.to_owned()),
                     asked,
                     options: SinkOptions {
+                        delete: sink.delete.map(|delete| Delete { age, ..delete }),
                         together: claims.map(|claims| claims.together().clone()),
                         left: self.shared.left.clone(),
-                        ..sink_options(options)
+                        ..sink
                     },
                     claim: claims.map(|claims| claims.of_source(self.number)),
                 };

@@ -41,6 +41,7 @@ use crate::write::discard::Discard;
 use crate::write::extent::ExtentOf;
 use crate::write::files::Files;
 use longhaul_files::place::show;
+use longhaul_files::sink::Age;
 use longhaul_files::{Asked, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 use longhaul_text::CallOption;
 
@@ -297,10 +298,11 @@ fn deletion(
     peer: &PeerId,
     request: &Request,
 ) -> Result<Option<longhaul_files::Delete>, Error> {
-    let Some(DeleteWire { most }) = request.delete else { return Ok(None) };
+    let Some(DeleteWire { most, age_nanos }) = request.delete else { return Ok(None) };
     places(server, peer, &request.paths)?;
     let filters = request.filters.iter().map(Filter::from).collect();
-    Ok(Some(longhaul_files::Delete { filters, most }))
+    let age = age_nanos.map(|nanos| Age::new(Duration::from_nanos(nanos)));
+    Ok(Some(longhaul_files::Delete { filters, most, age }))
 }
 
 /// Resolves the paths that a client reads.
