@@ -316,6 +316,32 @@ fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
 }
 
 #[test]
+fn delete_leaves_bind_mounts_of_the_same_file_system_with_their_content() {
+    let pair = Pair::new();
+    write(&pair.here.join("run/a"), b"a");
+    write(&pair.here.join("run/shared/b"), b"b");
+    let (to, precious) = (pair.here.join("to"), pair.here.join("precious"));
+    for path in ["bound/x", "extra/bound/x", "shared/x", "file", "gone"] {
+        write(&to.join(path), b"old");
+    }
+    write(&precious.join("kept"), b"kept");
+    let bind = |from: &str, name: &str| {
+        format!("mount --bind '{}{from}' '{}/{name}'", precious.display(), to.display())
+    };
+    let mounts = ["bound", "extra/bound", "shared"].map(|name| bind("", name));
+    let mounts = format!("{} && {}", mounts.join(" && "), bind("/kept", "file"));
+    // The mounts are visible only in this mount namespace.
+    let apart = need!(Apart::with(&mounts));
+    let words = ["sync", "--json", "--delete", "run/", "to"];
+    let mut command = pair.client.wrapped(&apart.words(), words);
+    let ended = Child::spawn(command.current_dir(&pair.here)).end();
+    ended.is(0, &[]);
+    assert_eq!(fs::read(precious.join("kept")).unwrap(), b"kept", "{ended}");
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"old", "{ended}");
+    assert!(!to.join("gone").exists() && to.join("a").exists(), "{ended}");
+}
+
+#[test]
 fn an_error_names_the_file_in_the_destination_folder() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"content");

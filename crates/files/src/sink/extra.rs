@@ -3,7 +3,7 @@
 //!
 //! The walk passes through the destination and the manifest in parallel. Both have the same order,
 //! so the walk needs no table of names. It opens each folder by its parent's handle, does not
-//! follow links, and does not enter other file systems.
+//! follow links, and does not enter other file systems or bind mounts.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
 //! began may belong to other copies, so they stay. Their change time (ctime) decides, because no
@@ -379,8 +379,12 @@ impl<'a> Walk<'a> {
         };
         let known = if is_extra { None } else { self.find(entry, Some(name)) };
         let (folder, _) = crate::manifest::split(&path);
-        let found = self.folders.at(folder).and_then(|folder| folder.look_if_there(name));
-        let found = match found {
+        let found = self.folders.at(folder).and_then(|folder| {
+            let found = folder.look_if_there(name)?;
+            let may_matter = known.is_none() || found.is_some_and(|f| f.kind == NameKind::Folder);
+            Ok(found.map(|found| (found, may_matter && folder.is_mount(name))))
+        });
+        let (found, is_mount) = match found {
             Ok(Some(found)) => found,
             Ok(None) => return,
             Err(error) => {
@@ -389,7 +393,7 @@ impl<'a> Walk<'a> {
             }
         };
         let is_folder = found.kind == NameKind::Folder;
-        let is_mounted = is_folder && self.device != Some(found.identity.0);
+        let is_mounted = is_mount || is_folder && self.device != Some(found.identity.0);
         let is_source_folder =
             |number: u32| self.manifest.entries()[number as usize].kind == Kind::Folder;
         match known {

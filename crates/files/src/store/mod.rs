@@ -127,6 +127,12 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Returns the attributes of `name`; does not follow a link.
     fn look(&self, name: &[u8]) -> io::Result<Attributes>;
 
+    /// Returns whether something is mounted on `name`, if the system tells. A bind mount of the
+    /// same file system has the device number of its folder.
+    fn is_mount(&self, _name: &[u8]) -> bool {
+        false
+    }
+
     /// Returns all names, without `.` and `..`.
     fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();

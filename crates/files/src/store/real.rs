@@ -237,6 +237,15 @@ impl Folder for RealFolder {
         Ok(attributes(&rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
+    #[cfg(target_os = "linux")]
+    fn is_mount(&self, name: &[u8]) -> bool {
+        use rustix::fs::{StatxAttributes, StatxFlags, statx};
+        let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        // The kernel tells since Linux 5.8.
+        statx(&self.0, name, how, StatxFlags::empty())
+            .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    }
+
     fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()> {
         for found in patiently(|| rustix::fs::Dir::read_from(&self.0))? {
             let name = found?.file_name().to_bytes().to_vec();
