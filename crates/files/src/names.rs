@@ -52,11 +52,17 @@ pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
     hidden_name(name, UNFINISHED)
 }
 
+/// Returns whether a file system may take `name` for one of our names. Some file systems ignore the
+/// case of letters, and some also ignore invisible characters.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
-    name.starts_with(b".")
-        && [PARTIAL, SMALL, LINK, JOURNAL, RESTARTED, UNFINISHED]
-            .iter()
-            .any(|suffix| name.ends_with(suffix.as_bytes()))
+    if !matches!(name.first(), Some(b'.' | 0x80..)) {
+        return false;
+    }
+    // The upper case of the letter ſ is S, the lower case of the Kelvin sign is k.
+    let mut folded = String::from_utf8_lossy(name).to_uppercase().to_lowercase();
+    folded.retain(|letter| letter.is_ascii());
+    let ours = [PARTIAL, SMALL, LINK, JOURNAL, RESTARTED, UNFINISHED];
+    folded.starts_with('.') && ours.iter().any(|suffix| folded.ends_with(suffix))
 }
 
 /// Returns `.NAME` and the suffix. If the result would be too long, a hash of the name replaces
@@ -89,6 +95,18 @@ mod tests {
         let longest = [b'x'; NAME_MAX - 9];
         assert_eq!(partial(&longest), [b".", &longest[..], b".lh-part"].concat());
         assert!(!is_reserved(b"a.lh-part") && !is_reserved(b".a.lh-parts"));
+    }
+
+    #[test]
+    fn names_that_a_file_system_without_case_takes_for_ours_are_reserved() {
+        let long_s = ".a.lh-\u{17f}mall";
+        let kelvin = ".a.lh-lin\u{212a}";
+        let invisible = ".a.lh-jour\u{200c}nal";
+        let at_start = "\u{200c}.a.lh-new";
+        for name in [".A.LH-JOURNAL", ".\u{e4}.Lh-Part", long_s, kelvin, invisible, at_start] {
+            assert!(is_reserved(name.as_bytes()), "{name}");
+        }
+        assert!(!is_reserved(".a.lh-b\u{e4}rt".as_bytes()));
     }
 
     #[test]
