@@ -30,6 +30,15 @@ pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
     hidden_name(name, &format!(".{:016x}{SMALL}", random()))
 }
 
+/// Returns whether [`unique`] may have made `found` for `name`.
+pub(crate) fn is_unique(found: &[u8], name: &[u8]) -> bool {
+    let start = found.len().saturating_sub(17 + SMALL.len());
+    let Ok(suffix) = str::from_utf8(&found[start..]) else { return false };
+    let number = suffix.strip_prefix('.').and_then(|rest| rest.strip_suffix(SMALL));
+    number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_hexdigit()))
+        && found == hidden_name(name, suffix)
+}
+
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -120,5 +129,19 @@ mod tests {
     #[test]
     fn a_unique_name_never_repeats() {
         assert_ne!(unique(b"a"), unique(b"a"));
+    }
+
+    #[test]
+    fn a_unique_name_is_recognised_by_its_name_at_any_length() {
+        for len in [1, 8, 228, 229, 230, 255] {
+            let name = vec![b'x'; len];
+            let ours = unique(&name);
+            assert!(is_unique(&ours, &name), "{len}");
+            assert!(!is_unique(&ours, b"y") && !is_unique(&ours[1..], &name), "{len}");
+        }
+        for other in [&b""[..], b".a.lh-small", b".a.0123456789abcdeg.lh-small", b".a.\xff"] {
+            assert!(!is_unique(other, b"a"));
+        }
+        assert!(is_unique(b".a.0123456789abcdef.lh-small", b"a"));
     }
 }

@@ -14,7 +14,7 @@ use super::attributes::PARTIAL_FILE;
 use super::bits::Bits;
 use crate::store::{self, Access, Attributes, File, Folder, NameKind, OpenFile, unless_refused};
 use crate::walk::holes_of;
-use crate::{CHUNK, names};
+use crate::{CHUNK, LARGE, names};
 
 const TRIES: usize = 10;
 
@@ -136,6 +136,37 @@ pub(super) fn rename(
         let _ = folder.rename(&own, partial);
     }
     renamed
+}
+
+/// Gives the partial file of the large file `name` its name back, if a kill between the two renames
+/// of [`rename`] left it under its unique name. Returns whether there was such a file.
+///
+/// Looks only if there is a journal: a copy removes the journal after the second rename. A file
+/// below [`LARGE`] may be another file's partial file of [`names::small`].
+pub(super) fn take_back(folder: &dyn Folder, name: &[u8]) -> io::Result<bool> {
+    if folder.look_if_there(&names::journal(name))?.is_none() {
+        return Ok(false);
+    }
+    let mut left = Vec::new();
+    folder.each_name(&mut |found| {
+        if names::is_unique(&found, name) {
+            left.push(found);
+        }
+        true
+    })?;
+    for own in left {
+        let found = folder.look_if_there(&own)?;
+        if !found.is_some_and(|found| is_own(&found) && found.size >= LARGE) {
+            continue;
+        }
+        // A living copy that renames the file has locked it.
+        let file = folder.open(&own, Access::Read).ok();
+        let is_free = file.as_ref().is_none_or(|file| file.lock().is_ok());
+        if is_free && folder.rename_new(&own, &names::partial(name)).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns whether no other user but root can remove or rename files of this process's user in

@@ -247,9 +247,9 @@ impl Sink {
         }
         let (folder, name) = self.ground.at(number)?;
         let found = folder.look_if_there(&name)?;
-        let partial = names::partial(&name);
-        let has_large = folder.look_if_there(&partial)?.is_some();
         let is_large = self.object.is_large(number);
+        let has_large = folder.look_if_there(&names::partial(&name))?.is_some()
+            || is_large && !self.options.dry_run && partial::take_back(folder, &name)?;
         let begun = has_large && is_large;
         if is_large && !has_large && found.is_some() && !self.options.dry_run {
             // A copy killed after the final rename leaves a journal. If it stays, it does no harm.

@@ -171,6 +171,49 @@ fn two_copies_of_one_source_continue_separately_without_locks() {
     assert!(disk.cached(disk.tree(false)[&b"copy"[..]]) == content(LARGE, 1));
 }
 
+/// Copies a large file into a folder that other users may change, and kills the copy `calls` calls
+/// after its last chunk arrived.
+fn killed_while_it_names_a_file(from: &Path, calls: u64) -> (Disk, Place) {
+    let disk = Disk::new(1);
+    disk.root().set_mode(0o777).unwrap();
+    let to = Place::Stored { root: Store(disk.root()), path: "".into() };
+    let mut copy = Copy::open(source(&[from]), &to, &SinkOptions::default()).unwrap();
+    let chunks = copy.missing();
+    let (last, most) = chunks.split_last().unwrap();
+    most.iter().for_each(|chunk| copy.step(*chunk).unwrap());
+    copy.sink.sync().unwrap();
+    disk.kill_after(calls);
+    let _ = copy.step(*last);
+    copy.sink.kill();
+    assert!(disk.is_killed(), "{calls}");
+    disk.restart();
+    (disk, to)
+}
+
+#[test]
+fn a_large_file_of_a_copy_killed_between_two_renames_is_found_and_not_sent_again() {
+    let ends = ends();
+    write(ends.from.join("x"), &content(LARGE, 1));
+    let from = slash(&ends.from);
+    let is_between = |disk: &Disk| disk.tree(false).keys().any(|name| names::is_unique(name, b"x"));
+    let mut killed = (0..).map(|calls| killed_while_it_names_a_file(&from, calls));
+    let (disk, to) = killed.find(|(disk, _)| is_between(disk)).unwrap();
+    let own = disk.tree(false).into_keys().find(|name| names::is_unique(name, b"x")).unwrap();
+    let open = || Copy::open(source(&[&from]), &to, &SinkOptions::default()).unwrap();
+    let held = disk.root().open(&own, store::Access::Read).unwrap();
+    assert!(held.lock().unwrap());
+    drop(open());
+    assert!(is_between(&disk), "a living copy keeps its file");
+    drop(held);
+    let mut copy = open();
+    copy.compare();
+    assert_eq!(copy.missing(), [] as [u64; 0]);
+    assert_eq!(copy.run().unwrap().files, 1);
+    let tree = disk.tree(false);
+    assert_eq!(tree.keys().collect::<Vec<_>>(), [b"x"]);
+    assert!(disk.cached(tree[&b"x"[..]]) == content(LARGE, 1));
+}
+
 #[test]
 fn a_partial_file_that_another_copy_finishes_is_left_alone() {
     let ends = ends();
