@@ -149,6 +149,12 @@ impl Inbound {
         (inbound, came, counts)
     }
 
+    /// Returns the flow without the expiry of incomplete messages.
+    #[cfg(test)]
+    pub(crate) fn without_expiry(self) -> Inbound {
+        Inbound { expired: Time::NEVER, ..self }
+    }
+
     fn pass(&mut self, now: Time) {
         let path = self.counts.path.load(Ordering::Relaxed);
         let arrived = (now.as_nanos() / 1_000) as i64;

@@ -602,7 +602,7 @@ mod tests {
         let id = FlowId(1);
         let keys = || FlowKeys::new(&[7; 32], Suite::Aes128Gcm, 1, id);
         let (inbound, _came, counts) = Inbound::new(keys().receiving_end().data, None, None, None);
-        port.register(id, Box::new(inbound)).unwrap();
+        port.register(id, Box::new(inbound.without_expiry())).unwrap();
         let (handle, mut sealer) = (port.handle(), keys().sending_end().data);
         let socket = Socket::bind(([127, 0, 0, 1], 0).into()).unwrap();
         // The socket may drop datagrams: sends parts of messages until 1 MiB has arrived.
@@ -624,12 +624,15 @@ mod tests {
             () = parts => {}
         }
         assert!(counts.held() >= MIB);
-        let mut taking = taking(counts.clone());
+        let (mut taking, flow) = (taking(counts.clone()), Flow(&handle, id));
         // More of the datagrams may still arrive.
-        while counts.held() >= MIB {
-            taking.charge(&Flow(&handle, id));
-            counts.changed.notified().await;
-        }
+        let dropped = async {
+            while counts.held() >= MIB {
+                taking.charge(&flow);
+                counts.changed.notified().await;
+            }
+        };
+        timeout(UNREAD, dropped).await.expect("the flow drops its incomplete messages");
     }
 
     #[test]
