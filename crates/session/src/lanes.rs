@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::JoinSet;
 
 use super::random::random_u64;
@@ -139,9 +139,9 @@ impl Meeting {
                 return Ok(Some(Lanes::new(streams.collect())));
             }
         }
-        let _parked = Parked { meeting: self.clone(), bundle, index };
+        let mut parked = Parked { meeting: self.clone(), bundle, index, woken };
         // The sender was dropped: the stream is complete.
-        let _ = woken.await;
+        let _ = (&mut parked.woken).await;
         Ok(None)
     }
 }
@@ -150,12 +150,15 @@ struct Parked {
     meeting: Arc<Meeting>,
     bundle: u128,
     index: u8,
+    woken: oneshot::Receiver<()>,
 }
 
 impl Drop for Parked {
     fn drop(&mut self) {
         let mut all = self.meeting.lock();
-        if let Some(incomplete) = all.get_mut(&self.bundle) {
+        // After the completion of this lane's stream, another stream may have its number.
+        let is_complete = self.woken.try_recv() == Err(TryRecvError::Closed);
+        if let Some(incomplete) = all.get_mut(&self.bundle).filter(|_| !is_complete) {
             incomplete.lanes[usize::from(self.index)] = None;
             if incomplete.lanes.iter().all(Option::is_none) {
                 all.remove(&self.bundle);
@@ -464,6 +467,30 @@ mod tests {
             let join = meeting.join(far, preface(0, 3), ip);
             let late = tokio::time::timeout(Duration::from_millis(1), join).await;
             assert!(late.is_err() && meeting.lock().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_new_stream_with_the_number_of_a_complete_one_keeps_its_lanes() {
+        run(async {
+            let (meeting, ip) = (Arc::<Meeting>::default(), IpAddr::from([127, 0, 0, 1]));
+            let join = async |index, lanes| {
+                let (_, far) = tcp().await;
+                let preface = Preface { bundle: 5, index, lanes };
+                let meeting = meeting.clone();
+                let mut join = Box::pin(async move { meeting.join(far, preface, ip).await });
+                // The first poll adds the lane.
+                let whole = tokio::time::timeout(Duration::ZERO, &mut join).await;
+                (join, whole.is_ok_and(|whole| whole.is_ok_and(|whole| whole.is_some())))
+            };
+            let ((last, _), (first, _)) = (join(2, 3).await, join(0, 3).await);
+            assert!(join(1, 3).await.1, "all three have met");
+            // The new stream begins before the waiting lanes of the complete stream are woken.
+            let (new, _) = join(0, 2).await;
+            assert!(last.await.expect("it fits").is_none());
+            drop(first);
+            assert!(join(1, 2).await.1, "both have met");
+            assert!(new.await.expect("it fits").is_none());
         });
     }
 }
