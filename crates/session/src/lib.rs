@@ -61,7 +61,8 @@ mod segments;
 mod service;
 pub mod ssh;
 mod stream;
-mod strict;
+#[doc(hidden)]
+pub mod strict;
 mod tls;
 pub mod trust;
 mod twice;

@@ -1,4 +1,5 @@
-//! Checks that no other user can change a file of rights or trust, like sshd's `StrictModes`.
+//! Checks that no other user can change a file of rights, trust or values, like sshd's
+//! `StrictModes`.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,7 +21,7 @@ const ROOT: u32 = 0;
 ///
 /// # Errors
 /// [`Kind::LocalFile`].
-pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
+pub fn check(path: &Path, file: &File) -> Result<(), Error> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     check_up_to(home, path, file)
 }
@@ -54,7 +55,7 @@ fn owners(user: u32, top: u32, above: usize) -> [u32; 3] {
 
 fn judge(path: &Path, found: &Metadata, is_folder: bool, owners: &[u32]) -> Result<(), Error> {
     let refuse = |why: String, command: &str| {
-        let what = format!("{} {why}, so others could change who is trusted", path.display());
+        let what = format!("{} {why}, so others could change its content", path.display());
         let advice = format!("run `{command} {}`", quoted(&path.display().to_string()));
         Err(Error::new(Kind::LocalFile, what).at(path).advise(advice))
     };

@@ -5,12 +5,16 @@
 //! Each change gives the tree the next revision (a number). The version of a key is the revision of
 //! its last change.
 
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_proto::share::{
     Calls, Change, Disk as OnDisk, Entry, Key, Limits, Rows, Tree, Writer, Writers,
 };
+use redb::backends::FileBackend;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 /// Numbers of edits, and the versions that they made.
@@ -29,6 +33,12 @@ const CEILING: &str = "ceiling";
 /// only above the limit.
 const AHEAD: u64 = 4096;
 
+/// Opens a file. A new file is readable by its owner only.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
 #[derive(Debug)]
 pub(crate) struct Disk {
     database: Database,
@@ -39,7 +49,8 @@ pub(crate) type Trouble = redb::Error;
 
 impl Disk {
     pub(crate) fn open(path: &Path) -> Result<Disk, Trouble> {
-        Disk::over(Database::create(path)?)
+        let file = open_private(path).map_err(redb::Error::Io)?;
+        Disk::over(Database::builder().create_with_backend(FileBackend::new(file)?)?)
     }
 
     pub(crate) fn over(database: Database) -> Result<Disk, Trouble> {

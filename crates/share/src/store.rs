@@ -11,10 +11,10 @@ use std::thread;
 use longhaul_proto::share::{
     By, Call, Calls, Change, Crowd, Entry, Hold, Key, Limits, Piece, Refusal, Watcher,
 };
-use longhaul_session::{Error, Kind};
+use longhaul_session::{Error, Kind, strict};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::disk::{Disk, Trouble};
+use crate::disk::{Disk, Trouble, open_private};
 
 /// Maximum number of commands in one batch.
 const BATCH: usize = 1024;
@@ -85,6 +85,8 @@ impl Store {
             let error = Error::new(Kind::LocalFile, what);
             error.advise("name a file that longhaul created and that no other server has open")
         };
+        let opened = open_private(path).map_err(|error| trouble(redb::Error::Io(error)));
+        strict::check(path, &opened?)?;
         let file = path.to_owned();
         let open = move || Disk::open(&file).and_then(|disk| Ok((disk.load(limits)?, disk)));
         let mut open: Open = Box::new(move || open().map(|(calls, disk)| (disk, calls)));

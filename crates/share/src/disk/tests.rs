@@ -1,7 +1,7 @@
 //! Tests of the disk: power cuts at any write, and a file that cannot be opened again.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -260,4 +260,18 @@ fn edits_refused_because_of_an_unstored_change_get_the_error_of_the_disk_instead
     let discarded = discarded.blocking_recv();
     assert!(matches!(discarded, Ok(Err(Failed::Disk(_)))), "{discarded:?}");
     assert!(begun.blocking_recv().is_err(), "the reopened tree has no streams");
+}
+
+#[test]
+fn a_new_file_is_its_owners_alone_and_a_file_that_others_may_write_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tree");
+    let open = || Store::open(&path, Limits::default());
+    open().unwrap();
+    let mut mode = path.metadata().unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    mode.set_mode(0o660);
+    std::fs::set_permissions(&path, mode).unwrap();
+    let error = open().unwrap_err().to_string();
+    assert!(error.contains("can be written by others") && error.contains("chmod"), "{error}");
 }
