@@ -4,10 +4,13 @@
 //! - a TLS handshake or a request's header takes too long ([`HEAD`]), or a header is too long
 //!   ([`HEADER`], [`FIELDS`]);
 //! - the gateway waits too long for a client that neither receives nor sends ([`Serving::idle`]);
-//! - there are too many connections ([`MOST`], [`MOST_OF_ONE`]).
+//! - there are too many connections ([`MOST`], [`MOST_OF_ONE`]). A new connection closes the oldest
+//!   connection without a request, among those of the network that has the most connections. If
+//!   each of them has a request, the new connection is closed.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::error::Error as _;
 use std::io;
@@ -30,11 +33,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::body::WorkBody;
 use crate::error::Error;
 use crate::patient::Patient;
 use crate::reply::Reply;
@@ -74,41 +78,64 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+#[derive(Default)]
 struct Places {
-    taken: RefCell<HashMap<Network, usize>>,
+    next: Cell<u64>,
+    /// The connections by age.
+    taken: RefCell<BTreeMap<u64, Rc<Taken>>>,
     traffic: Arc<Traffic>,
+}
+
+struct Taken {
+    network: Network,
+    /// Each request in progress, and each write that waits for the client, has a clone.
+    work: Arc<()>,
+    leave: Notify,
 }
 
 /// Dropping this value releases the connection's place.
 struct Place {
     places: Rc<Places>,
-    network: Network,
+    number: u64,
+    taken: Rc<Taken>,
 }
 
 impl Places {
     fn take(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
-        let mut taken = self.taken.borrow_mut();
         // A proxy on this host may serve many clients.
         let most = if address.to_canonical().is_loopback() { MOST } else { MOST_OF_ONE };
         let network = Network::of(address);
-        let own = taken.get(&network).copied().unwrap_or(0);
-        if own >= most || taken.values().sum::<usize>() >= MOST {
-            return None;
+        let mut all = self.taken.borrow_mut();
+        let mut counts = HashMap::new();
+        for taken in all.values() {
+            *counts.entry(taken.network).or_insert(0) += 1;
         }
-        taken.insert(network, own + 1);
+        let is_own_full = counts.get(&network).is_some_and(|count| *count >= most);
+        if is_own_full || all.len() >= MOST {
+            let may_leave = |taken: &Taken| {
+                let is_idle = Arc::strong_count(&taken.work) == 1;
+                is_idle && (taken.network == network || !is_own_full)
+            };
+            let idle = all.iter().filter(|(_, taken)| may_leave(taken));
+            let oldest =
+                idle.max_by_key(|(number, taken)| (counts[&taken.network], Reverse(**number)));
+            let number = oldest.map(|(number, _)| *number)?;
+            if let Some(taken) = all.remove(&number) {
+                taken.leave.notify_one();
+            }
+        }
+        let number = self.next.replace(self.next.get() + 1);
+        let taken = Rc::new(Taken { network, work: Arc::default(), leave: Notify::new() });
+        all.insert(number, taken.clone());
         self.traffic.opened();
-        Some(Place { places: self.clone(), network })
+        Some(Place { places: self.clone(), number, taken })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.traffic.closed();
-        let mut taken = self.places.taken.borrow_mut();
-        if let Some(own) = taken.get_mut(&self.network) {
-            *own -= 1;
-        }
-        taken.retain(|_, own| *own > 0);
+        self.places.taken.borrow_mut().remove(&self.number);
     }
 }
 
@@ -143,18 +170,24 @@ pub(crate) fn run(
     let serve = async {
         let Ok(listener) = TcpListener::from_std(listener) else { return };
         let traffic = serving.traffic.clone();
-        let places = Rc::new(Places { taken: RefCell::default(), traffic });
+        let places = Rc::new(Places { traffic, ..Places::default() });
         loop {
             let Ok((stream, address)) = listener.accept().await else {
                 // Usually no file descriptor is free. Try again after a pause.
                 sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            // Over the limit: the connection is closed.
+            // Over the limit, and no connection may be closed for this one.
             let Some(place) = places.take(address.ip()) else { continue };
             let serving = serving.clone();
             tokio::task::spawn_local(async move {
-                connection(stream, address, serving).await;
+                let taken = place.taken.clone();
+                tokio::select! {
+                    // A closed connection must not begin a request.
+                    biased;
+                    () = taken.leave.notified() => {}
+                    () = connection(stream, address, serving, &taken.work) => {}
+                }
                 drop(place);
             });
         }
@@ -174,15 +207,16 @@ async fn connection(
     stream: TcpStream,
     address: SocketAddr,
     Serving { acceptor, answers, idle, traffic }: Serving,
+    work: &Arc<()>,
 ) {
     // Send small replies immediately. If the option fails, they are only delayed.
     let _ = stream.set_nodelay(true);
-    let stream = Patient::new(stream, idle, traffic);
+    let stream = Patient::new(stream, idle, traffic, Arc::downgrade(work));
     match acceptor {
-        None => requests(stream, address, answers).await,
+        None => requests(stream, address, answers, work).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = timeout(HEAD, acceptor.accept(stream)).await {
-                requests(stream, address, answers).await;
+                requests(stream, address, answers, work).await;
             }
         }
     }
@@ -192,12 +226,14 @@ async fn requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     address: SocketAddr,
     answers: Arc<dyn Answers>,
+    work: &Arc<()>,
 ) {
     let last = RefCell::new(None);
     let service = service_fn(|request| async {
+        let work = work.clone();
         let mut reply = answers.clone().answer(address, request).await;
         last.replace(reply.extensions_mut().remove::<AccessRecord>());
-        Ok::<_, Infallible>(reply)
+        Ok::<_, Infallible>(reply.map(|body| WorkBody { body, _work: work }))
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
@@ -221,10 +257,10 @@ fn is_unread(error: &hyper::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Mutex, Weak};
 
     use hyper::Response;
-    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
     use crate::body::Body;
@@ -255,35 +291,100 @@ mod tests {
     /// nothing; if `leaves`, the client closes the connection.
     fn disconnected(leaves: bool) -> Vec<u16> {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        let large = Arc::new(Large::default());
-        let work = async {
+        let (large, work) = (Arc::new(Large::default()), Arc::default());
+        let serve = async {
             let (near, mut far) = duplex(1 << 10);
             far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
             let _open = (!leaves).then_some(far);
-            let near = Patient::new(near, Duration::from_millis(1), Arc::default());
-            let served = requests(near, ([127, 0, 0, 1], 1).into(), large.clone());
+            let near = Patient::new(near, Duration::from_millis(1), Arc::default(), Weak::new());
+            let served = requests(near, ([127, 0, 0, 1], 1).into(), large.clone(), &work);
             timeout(Duration::from_secs(60), served).await.expect("it ends");
         };
-        LocalSet::new().block_on(&runtime, work);
+        LocalSet::new().block_on(&runtime, serve);
         std::mem::take(&mut *large.0.lock().unwrap())
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// Takes a place for each address. `is_busy` tells whether its connection has a request.
+    fn fill(
+        places: &Rc<Places>,
+        addresses: impl IntoIterator<Item = String>,
+        is_busy: bool,
+    ) -> Vec<(Place, Option<Arc<()>>)> {
+        let take = |address: String| {
+            let place = places.take(ip(&address))?;
+            let work = is_busy.then(|| place.taken.work.clone());
+            Some((place, work))
+        };
+        addresses.into_iter().map_while(take).collect()
+    }
+
+    /// Returns the numbers of the connections that were told to close.
+    fn closed(filled: &[(Place, Option<Arc<()>>)]) -> Vec<usize> {
+        let is_open = |place: &Place| place.places.taken.borrow().contains_key(&place.number);
+        (0..filled.len()).filter(|number| !is_open(&filled[*number].0)).collect()
     }
 
     #[test]
     fn the_connections_of_an_ipv6_network_or_an_ipv4_address_are_limited_together() {
-        let places = Rc::new(Places { taken: RefCell::default(), traffic: Arc::default() });
-        let ip = |text: String| text.parse::<IpAddr>().unwrap();
-        let fill = |address: &dyn Fn(usize) -> IpAddr| {
-            (0..MOST).map_while(|number| places.take(address(number))).collect::<Vec<_>>()
-        };
-        let network = fill(&|number| ip(format!("2001:db8:1:2::{number:x}")));
-        let alone = fill(&|_| ip("192.0.2.1".to_owned()));
+        let places = Rc::<Places>::default();
+        let addresses = (0..MOST).map(|number| format!("2001:db8:1:2::{number:x}"));
+        let network = fill(&places, addresses, true);
+        let alone = fill(&places, (0..MOST).map(|_| "192.0.2.1".to_owned()), true);
         assert_eq!((network.len(), alone.len()), (MOST_OF_ONE, MOST_OF_ONE));
-        assert!(places.take(ip("::ffff:192.0.2.1".to_owned())).is_none());
-        assert!(places.take(ip("2001:db8:1:3::1".to_owned())).is_some());
+        assert!(places.take(ip("::ffff:192.0.2.1")).is_none());
+        assert!(places.take(ip("2001:db8:1:3::1")).is_some());
         drop(network);
-        assert!(places.take(ip("2001:db8:1:2::9".to_owned())).is_some());
+        assert!(places.take(ip("2001:db8:1:2::9")).is_some());
         drop(alone);
-        assert_eq!(fill(&|_| ip("::ffff:127.0.0.1".to_owned())).len(), MOST);
+        let here = fill(&places, (0..MOST).map(|_| "::ffff:127.0.0.1".to_owned()), true);
+        assert_eq!(here.len(), MOST);
+    }
+
+    #[test]
+    fn a_newcomer_closes_the_oldest_idle_connection_of_the_network_with_the_most() {
+        let places = Rc::<Places>::default();
+        let busy = fill(&places, ["2001:db8:0:1::1".to_owned()], true);
+        let address = |number: usize| format!("2001:db8:0:{:x}::1", 1 + number / MOST_OF_ONE);
+        let idle = fill(&places, (1..MOST).map(address), false);
+        assert_eq!((busy.len(), idle.len()), (1, MOST - 1));
+        // A network at its own limit closes one of its own, never one with a request.
+        let own = places.take(ip("2001:db8:0:1::2")).expect("an own idle connection closes");
+        assert_eq!((closed(&busy), closed(&idle)), (vec![], vec![0]));
+        let other = places.take(ip("192.0.2.1")).expect("an idle connection closes");
+        assert_eq!((closed(&busy), closed(&idle)), (vec![], vec![0, 1]));
+        drop((own, other));
+        assert!(places.take(ip("192.0.2.1")).is_some());
+        assert_eq!(closed(&idle).len(), 2, "two places are free");
+    }
+
+    #[test]
+    fn a_connection_has_a_request_until_the_client_has_room_for_the_end_of_the_reply() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let (large, work) = (Arc::new(Large::default()), Arc::new(()));
+        let is_idle = || Arc::strong_count(&work) == 1;
+        let serve = async {
+            let (near, mut far) = duplex(1 << 10);
+            far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+            let own = Duration::from_secs(60);
+            let near = Patient::new(near, own, Arc::default(), Arc::downgrade(&work));
+            let served = requests(near, ([127, 0, 0, 1], 1).into(), large.clone(), &work);
+            let read = async {
+                let mut all = vec![far.read_u8().await.unwrap()];
+                assert!(!is_idle());
+                while !all.ends_with(&[0; 1 << 20]) {
+                    far.read_buf(&mut all).await.unwrap();
+                }
+                while !is_idle() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! { () = served => unreachable!("it is open"), () = read => {} }
+        };
+        LocalSet::new().block_on(&runtime, serve);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::body::{Bytes, Frame, SizeHint};
@@ -78,6 +79,32 @@ impl hyper::body::Body for Body {
             }
             Body::Pieces(_) => SizeHint::default(),
         }
+    }
+}
+
+/// A body and a mark of the connection's work, which ends with the body.
+pub(crate) struct WorkBody {
+    pub(crate) body: Body,
+    pub(crate) _work: Arc<()>,
+}
+
+impl hyper::body::Body for WorkBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

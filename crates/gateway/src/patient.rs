@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ pub(crate) struct Patient<S> {
     stream: S,
     traffic: Arc<Traffic>,
     limit: Duration,
+    work: Weak<()>,
     /// Exists while a write waits for the client.
     waits: Option<Wait>,
 }
@@ -52,11 +53,19 @@ struct Wait {
     timer: Pin<Box<Sleep>>,
     /// Number of bytes delivered until the timer was started.
     delivered: u64,
+    /// A mark of the connection's work.
+    _work: Option<Arc<()>>,
 }
 
 impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
-    pub(crate) fn new(stream: S, limit: Duration, traffic: Arc<Traffic>) -> Patient<S> {
-        Patient { stream, traffic, limit, waits: None }
+    /// Returns a stream that holds `work` while a write waits for the client.
+    pub(crate) fn new(
+        stream: S,
+        limit: Duration,
+        traffic: Arc<Traffic>,
+        work: Weak<()>,
+    ) -> Patient<S> {
+        Patient { stream, traffic, limit, work, waits: None }
     }
 
     fn limited(
@@ -69,10 +78,11 @@ impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
             self.traffic.sent(*written.as_ref().unwrap_or(&0));
             return Poll::Ready(written);
         }
-        let (stream, limit) = (&self.stream, self.limit);
+        let (stream, limit, work) = (&self.stream, self.limit, &self.work);
         let waits = self.waits.get_or_insert_with(|| Wait {
             timer: Box::pin(sleep(limit)),
             delivered: stream.delivered(),
+            _work: work.upgrade(),
         });
         loop {
             ready!(waits.timer.as_mut().poll(cx));
@@ -185,12 +195,13 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = duplex(8);
-            let mut near = Patient::new(near, Duration::from_millis(1), Arc::default());
+            let mut near =
+                Patient::new(near, Duration::from_millis(1), Arc::default(), Weak::new());
             let error = near.write_all(&[7; 9]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             // A completed write ends the wait.
             let hour = Duration::from_secs(3600);
-            let mut near = Patient::new(near.stream, hour, Arc::default());
+            let mut near = Patient::new(near.stream, hour, Arc::default(), Weak::new());
             assert!(timeout(Duration::ZERO, near.write(&[8])).await.is_err());
             assert!(near.waits.is_some());
             far.read_exact(&mut [0; 8]).await.unwrap();
@@ -204,7 +215,8 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let full = Full { left: Cell::new(5) };
-            let mut near = Patient::new(full, Duration::from_millis(1), Arc::default());
+            let mut near =
+                Patient::new(full, Duration::from_millis(1), Arc::default(), Weak::new());
             let error = near.write_all(&[7]).await.unwrap_err();
             assert_eq!((error.kind(), near.stream.left.get()), (io::ErrorKind::TimedOut, 0));
         });
