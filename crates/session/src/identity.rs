@@ -33,7 +33,7 @@ const LONGEST_KEY_FILE: u64 = 4096;
 pub struct Identity {
     id: PeerId,
     pub(super) key: Arc<CertifiedKey>,
-    /// The key for QUIC's stateless resets, the same after a restart.
+    /// The secret of the keys for QUIC's stateless resets, the same after a restart.
     pub(super) resets: [u8; 32],
 }
 

@@ -123,15 +123,23 @@ pub(super) fn server_endpoint(
         .max_incoming(MOST_WAITING)
         .incoming_buffer_size(WAITING.0)
         .incoming_buffer_size_total(WAITING.1);
-    endpoint(socket, lasting(identity), Some(config), Copies::Established)
+    let lasting = lasting(identity, socket.local_addr()?);
+    endpoint(socket, lasting, Some(config), Copies::Established)
 }
 
 /// Uses a reset key that outlives the process: a restarted server immediately resets the
 /// connections of its predecessor (RFC 9000, section 10.3).
-fn lasting(identity: &Identity) -> EndpointConfig {
-    let mut config = EndpointConfig::new(Arc::new(Key::new(HMAC_SHA256, &identity.resets)));
+fn lasting(identity: &Identity, local: SocketAddr) -> EndpointConfig {
+    let key = Key::new(HMAC_SHA256, &reset_key(identity, local));
+    let mut config = EndpointConfig::new(Arc::new(key));
     config.cid_generator(|| Box::new(RandomIds));
     config
+}
+
+/// Returns the reset key of a server at `local`. With the key of another server of the same
+/// identity, that server would reset this server's connections (RFC 9000, section 21.11).
+fn reset_key(identity: &Identity, local: SocketAddr) -> [u8; 32] {
+    *blake3::keyed_hash(&identity.resets, local.to_string().as_bytes()).as_bytes()
 }
 
 /// Random connection ids. The QUIC library's default ids contain a hash with a key of the process,
@@ -291,6 +299,19 @@ mod tests {
         assert_eq!((SEND_WINDOW, RECEIVE_BUFFER, UNREAD_ALL), (1_048_576, 8_388_608, 134_217_728));
         assert_eq!((MUCH, BULK, UNREAD), (4_194_304, 33_554_432, 262_144));
         assert_eq!((ANNOUNCED, PULSES_OUT), (18, 4_096));
+    }
+
+    #[test]
+    fn servers_of_one_identity_have_different_reset_keys_and_a_restarted_one_keeps_its_key() {
+        let identity = Identity::from_bytes(&[7; 32]);
+        let key =
+            |identity: &Identity, at: &str| reset_key(identity, at.parse().expect("an address"));
+        let restarted = Identity::from_bytes(&[7; 32]);
+        assert_eq!(key(&identity, "[::]:7717"), key(&restarted, "[::]:7717"));
+        for other in ["[::]:7718", "127.0.0.1:7717"] {
+            assert_ne!(key(&identity, "[::]:7717"), key(&identity, other));
+        }
+        assert_ne!(key(&identity, "[::]:1"), key(&Identity::from_bytes(&[8; 32]), "[::]:1"));
     }
 
     #[test]
