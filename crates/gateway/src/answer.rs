@@ -1,6 +1,7 @@
 //! Handles one request: authentication, rights, and the handler of its method.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::pin::Pin;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::http::uri::Authority;
 use hyper::{Method, Request, StatusCode};
 use longhaul_files::edit::look;
 use longhaul_files::list::NameKind;
@@ -91,12 +93,28 @@ async fn answer(
 /// Returns the right of the request's token; without a token, the public right.
 fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
     let Some(said) = headers.get(header::AUTHORIZATION) else {
-        return shared.public().ok_or_else(|| unknown("a token is needed"));
+        let public = shared.public().ok_or_else(|| unknown("a token is needed"))?;
+        if shared.is_loopback_only && !names_this_host(condition::text(headers, header::HOST)) {
+            let text =
+                "without a token, the host of the address must be localhost or an IP address";
+            return Err(reply::plain(StatusCode::FORBIDDEN, text));
+        }
+        return Ok(public);
     };
     let said = said.to_str().unwrap_or_default();
     token(said)
         .and_then(|token| shared.right(&token))
         .ok_or_else(|| unknown("the token is unknown"))
+}
+
+/// Returns whether no foreign name is in the Host header. The name of a web page may change its
+/// address to loopback, and then the page may read the replies (DNS rebinding).
+fn names_this_host(said: Option<&str>) -> bool {
+    let Some(said) = said else { return true };
+    let Ok(authority) = said.parse::<Authority>() else { return false };
+    let host = authority.host();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
 fn unknown(text: &str) -> Reply {
@@ -251,7 +269,38 @@ async fn find(caller: &Caller, place: Place, text: &str, headers: &HeaderMap) ->
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn a_host_is_this_one_by_an_address_or_as_localhost() {
+        let hosts =
+            ["localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:1"];
+        for host in hosts {
+            assert!(names_this_host(Some(host)), "{host}");
+        }
+        for host in ["", "example.org:8080", "localhost.example.org", "127.0.0.1.example.org"] {
+            assert!(!names_this_host(Some(host)), "{host}");
+        }
+        assert!(names_this_host(None), "a browser sends the header");
+    }
+
+    #[test]
+    fn a_foreign_host_needs_a_token_only_on_loopback_without_tls() {
+        let top = tempfile::tempdir().unwrap();
+        let may_read = |is_loopback_only, host| {
+            let root = Root::open(top.path()).unwrap();
+            let public = (true, true);
+            let idle = std::time::Duration::from_secs(1);
+            let mut shared = Shared::new(root, Vec::new(), public, idle, |_| {});
+            shared.is_loopback_only = is_loopback_only;
+            let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
+            right(&shared, &headers).map_err(|reply| reply.status())
+        };
+        assert_eq!(may_read(true, "example.org").unwrap_err(), StatusCode::FORBIDDEN);
+        assert!(may_read(true, "localhost").is_ok() && may_read(false, "example.org").is_ok());
+    }
 
     #[test]
     fn a_token_is_a_bearer_token_or_a_password() {

@@ -77,8 +77,10 @@ impl Gateway {
             let what = format!("cannot serve {}: {}", root.display(), reason(&error));
             Error::host(what, "name a folder that exists")
         })?;
-        let shared = Arc::new(Shared::new(opened, tokens, (public, read_only), idle, report));
         let is_tls = acceptor.is_some();
+        let mut shared = Shared::new(opened, tokens, (public, read_only), idle, report);
+        shared.is_loopback_only = !is_tls;
+        let shared = Arc::new(shared);
         let (answers, traffic) = (shared.clone(), shared.traffic().clone());
         let serving = Serving { acceptor, answers, idle, traffic };
         let listening = Listening::start("longhaul http", listen, serving)?;

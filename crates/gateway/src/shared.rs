@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     tokens: RwLock<Tokens>,
     public: bool,
     read_only: bool,
+    /// Whether only this host, and proxies on it, can reach the gateway without TLS.
+    pub(crate) is_loopback_only: bool,
     /// Locks of names: each name has one of them.
     naming: Vec<Arc<Mutex<()>>>,
     pub(crate) disk: Disk,
@@ -108,6 +110,7 @@ impl Shared {
             tokens: RwLock::new(Tokens::new(tokens)),
             public,
             read_only,
+            is_loopback_only: false,
             naming: (0..NAMING).map(|_| Arc::default()).collect(),
             disk: Disk::new(),
             refusals: Mutex::new(Minute::starting(Instant::now())),

@@ -65,14 +65,15 @@ impl Http {
             "" => String::new(),
             token => format!("Authorization: Bearer {token}\n"),
         };
-        let head = format!("{method} {path} HTTP/1.1\nHost: h\nConnection: close\n{auth}{more}\n");
+        let own = "Host: localhost\nConnection: close\n";
+        let head = format!("{method} {path} HTTP/1.1\n{own}{auth}{more}\n");
         self.raw(&head, b"")
     }
 
     fn put(&self, token: &str, path: &str, content: &[u8]) -> String {
         let head = format!(
-            "PUT {path} HTTP/1.1\nHost: h\nConnection: close\nAuthorization: Bearer {token}\n\
-             Content-Length: {}\n\n",
+            "PUT {path} HTTP/1.1\nHost: localhost\nConnection: close\n\
+             Authorization: Bearer {token}\nContent-Length: {}\n\n",
             content.len()
         );
         self.raw(&head, content)
@@ -211,6 +212,8 @@ fn public_folders_are_readable_and_read_only_servers_refuse_all_writes() {
     let http = Http::new(&["--http-public", "--read-only"]);
     write(&http.data.join("file"), b"f");
     is(&http.ask("", "GET", "/file", ""), 200);
+    let foreign = "GET /file HTTP/1.1\nHost: example.org\nConnection: close\n\n";
+    is(&http.raw(foreign, b""), 403);
     is(&http.ask("unknown-0123456789abcdef", "GET", "/file", ""), 401);
     for refused in [http.put(WRITER, "/new", b"n"), http.ask("", "DELETE", "/file", "")] {
         is(&refused, 403);
@@ -239,7 +242,7 @@ fn files_are_put_moved_and_deleted_and_are_never_partial() {
     is(&ask("MKCOL", "/folder", ""), 201);
     is(&ask("MKCOL", "/folder", ""), 405);
     is(&ask("MKCOL", "/a/b", ""), 409);
-    is(&ask("MOVE", "/file", "Destination: http://h/folder/moved\n"), 201);
+    is(&ask("MOVE", "/file", "Destination: http://localhost/folder/moved\n"), 201);
     is(&ask("MOVE", "/folder/moved", "Destination: http://elsewhere/x\n"), 400);
     is(&ask("MOVE", "/folder", "Destination: /folder/in\n"), 403);
     is(&http.put(WRITER, "/other", b"other"), 201);
@@ -255,7 +258,7 @@ fn files_are_put_moved_and_deleted_and_are_never_partial() {
     is(&http.put(WRITER, "/file", b"old"), 201);
     let mut stream = TcpStream::connect(http.address()).unwrap();
     let head = format!(
-        "PUT /file HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {WRITER}\r\n\
+        "PUT /file HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {WRITER}\r\n\
          Content-Length: 3000000\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -283,7 +286,7 @@ fn the_conditions_of_a_put_are_checked_again_before_the_file_gets_its_name() {
         let mut slow = TcpStream::connect(http.address()).unwrap();
         slow.set_read_timeout(Some(DEADLINE)).unwrap();
         let head = format!(
-            "PUT /{name} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\
+            "PUT /{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
              Authorization: Bearer {WRITER}\r\nContent-Length: 4\r\n{condition}\r\n\r\n"
         );
         slow.write_all(head.as_bytes()).unwrap();
@@ -391,11 +394,11 @@ fn oversized_headers_and_other_protocols_end_the_connection_and_not_the_server()
     let http = Http::new(&["--http-public"]);
     write(&http.data.join("file"), b"f");
     let long = "x".repeat(100_000);
-    is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\nX: {long}\n\n"), b""), 431);
+    is(&http.raw(&format!("GET / HTTP/1.1\nHost: localhost\nX: {long}\n\n"), b""), 431);
     let many: String = (0..500).map(|n| format!("X-{n}: y\n")).collect();
-    is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\n{many}\n"), b""), 431);
+    is(&http.raw(&format!("GET / HTTP/1.1\nHost: localhost\n{many}\n"), b""), 431);
     is(&http.raw("nonsense\n\n", b"\x16\x03\x01\x02\x00"), 400);
-    is(&http.raw("PUT /x HTTP/1.1\nHost: h\nContent-Length: -1\n\n", b""), 400);
+    is(&http.raw("PUT /x HTTP/1.1\nHost: localhost\nContent-Length: -1\n\n", b""), 400);
     // The header of this request stays incomplete.
     let slow = http.raw("GET /file HTTP/1.1\nHost: ", b"");
     assert!(!slow.contains("200 OK"), "{slow}");

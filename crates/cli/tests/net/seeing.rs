@@ -68,7 +68,7 @@ impl Seen {
     fn open_at(address: SocketAddr, head: &str) -> TcpStream {
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
-        let head = format!("{head}Host: h\nConnection: close\n\n").replace('\n', "\r\n");
+        let head = format!("{head}Host: localhost\nConnection: close\n\n").replace('\n', "\r\n");
         stream.write_all(head.as_bytes()).expect("it reads");
         stream
     }
