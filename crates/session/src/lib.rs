@@ -14,8 +14,8 @@
 //!   a stream), `service` (the services of streams).
 //! - carriers: `quic` with `keeper`, `window` and `twice`; `stream` with `segments`, `lanes` and
 //!   `mux`; [`ssh`] with `child` (the ssh process).
-//! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate`,
-//!   [`retry`] (reconnecting to a lost server).
+//! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate` and
+//!   `charges`, [`retry`] (reconnecting to a lost server).
 //! - waiting: [`when`] (an event that may be absent, as a branch of `select!`).
 
 use std::fmt;
@@ -33,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub mod allow;
 mod below;
 mod bytes;
+mod charges;
 mod child;
 pub mod connect;
 mod connection;

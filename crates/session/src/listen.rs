@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use longhaul_net::clock::{self, Span};
+use longhaul_net::clock;
 use longhaul_net::network::Network;
 use quinn::{Endpoint, Incoming};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use super::charges::Charges;
 use super::connection::{Connection, Idle};
 use super::gate::{Gate, Place};
 use super::id::PeerId;
@@ -28,7 +29,6 @@ use super::identity::Identity;
 use super::lanes::Meeting;
 use super::{Session, Settings, quic, stream, tls};
 use crate::{Error, Kind};
-use longhaul_net::meter::{Meter, Tariff};
 use longhaul_text::CallOption;
 
 /// Maximum number of connections in the kernel's queue.
@@ -37,16 +37,6 @@ const BACKLOG: i32 = 1024;
 /// Limit on refusals in progress. Beyond it, one refusal ends before its client has received the
 /// reason: the oldest refusal of the network that has the most refusals.
 const STRANGERS: usize = 32;
-
-/// The charge to a network for each handshake without rights. Twenty at once, or one every three
-/// seconds, are free. Beyond that the network pauses, for a minute at most.
-const UNAUTHORISED: Tariff =
-    Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
-
-/// A network that has to pause may still start one handshake a second. The admission of a client
-/// clears the charge of its network.
-const PAUSED: Tariff =
-    Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
 /// Handshakes in progress over UDP: of one network, and in total. From either number on, a new
 /// client must first validate its address (a Retry, RFC 9000 section 8.1.2).
@@ -105,9 +95,7 @@ struct Door {
     on_arrival: OnceLock<OnArrival>,
     admission: OnceLock<Admission>,
     holds: watch::Sender<bool>,
-    charges: Mutex<Meter<Network>>,
-    /// The handshakes of networks that have to pause.
-    paused: Mutex<Meter<Network>>,
+    charges: Mutex<Charges>,
     strangers: Gate,
     meeting: Arc<Meeting>,
     sessions: mpsc::Sender<Session>,
@@ -329,12 +317,13 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             incoming.ignore();
             continue;
         }
-        if must_validate(gate.crowd(network), incoming.remote_address_validated()) {
+        let is_validated = incoming.remote_address_validated();
+        if must_validate(gate.crowd(network), is_validated) {
             let _ = incoming.retry();
             continue;
         }
         let work = door.clone().quic_arrival(incoming);
-        door.begin(&gate, remote, work);
+        door.begin(&gate, remote, is_validated, work);
     }
 }
 
@@ -345,7 +334,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
             Ok((_, remote)) if door.is_barred(Network::of(remote.ip())) => {}
             Ok((stream, remote)) => {
                 let work = door.clone().tcp_arrival(stream, remote);
-                door.begin(&gate, remote, work);
+                door.begin(&gate, remote, true, work);
             }
             // No sockets left, or a connection that was closed in the queue.
             Err(_) => {
@@ -387,8 +376,7 @@ impl Door {
             on_arrival: OnceLock::new(),
             admission: OnceLock::new(),
             holds: watch::Sender::new(false),
-            charges: Mutex::new(Meter::new(UNAUTHORISED)),
-            paused: Mutex::new(Meter::new(PAUSED)),
+            charges: Mutex::new(Charges::new()),
             strangers: Gate::new(STRANGERS),
             meeting: Arc::default(),
             sessions,
@@ -399,6 +387,7 @@ impl Door {
         self: &Arc<Door>,
         gate: &Gate,
         remote: SocketAddr,
+        is_validated: bool,
         work: impl Future<Output = Arrival> + Send + 'static,
     ) {
         if let Some(tell) = self.on_arrival.get() {
@@ -412,11 +401,14 @@ impl Door {
                 arrived = timeout(door.settings.handshake, work) => arrived.ok(),
                 () = place.evicted() => return,
             };
-            door.end(arrived, place).await;
+            // A packet with a forged address must not make the network of that address pause.
+            let charged = is_validated.then(|| Network::of(remote.ip()));
+            door.end(arrived, place, charged).await;
         });
     }
 
-    async fn end(&self, arrived: Option<Arrival>, place: Place) {
+    /// Passes on a session. Counts an early end of a handshake, and charges it to `charged`.
+    async fn end(&self, arrived: Option<Arrival>, place: Place, charged: Option<Network>) {
         let count = match arrived {
             Some(Arrival::Session(mut session)) => {
                 // Keep the place until the first request.
@@ -429,25 +421,20 @@ impl Door {
             None => &self.counts.timed_out,
         };
         count.fetch_add(1, Ordering::Relaxed);
+        if let Some(network) = charged {
+            self.charges().add_stopped(clock::now(), network);
+        }
     }
 
-    fn charges(&self) -> MutexGuard<'_, Meter<Network>> {
+    fn charges(&self) -> MutexGuard<'_, Charges> {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether a handshake of `network` must be dropped, and counts the dropped ones.
     fn is_barred(&self, network: Network) -> bool {
-        let now = clock::now();
-        if !self.charges().is_over(now, network) {
-            return false;
-        }
-        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-        if paused.has_room(now, network) {
-            paused.add(now, network);
-            return false;
-        }
-        self.counts.barred.fetch_add(1, Ordering::Relaxed);
-        true
+        let is_barred = self.charges().is_barred(clock::now(), network);
+        self.counts.barred.fetch_add(is_barred.into(), Ordering::Relaxed);
+        is_barred
     }
 
     async fn quic_arrival(self: Arc<Door>, incoming: Incoming) -> Arrival {
@@ -550,11 +537,7 @@ impl Door {
 
     async fn turn_away(&self, session: Session, network: Network, error: Error) {
         self.count_unauthorised(&session, &error);
-        let now = clock::now();
-        let pauses = {
-            let mut charges = self.charges();
-            charges.add(now, network).then(|| charges.over_for(now, network))
-        };
+        let pauses = self.charges().add_unauthorised(clock::now(), network);
         if let Some(pause) = pauses {
             let what = format!("too many clients without rights from {network}");
             let error = Error::new(Kind::Unreachable, what)
@@ -664,17 +647,38 @@ mod tests {
         let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
         // Twenty handshakes are free. Three more exceed them, although charges fade.
         for _ in 0..20 {
-            door.charges().add(clock::now(), network);
+            door.charges().add_unauthorised(clock::now(), network);
             assert!(!door.is_barred(network));
         }
         for _ in 0..3 {
-            door.charges().add(clock::now(), network);
+            door.charges().add_unauthorised(clock::now(), network);
         }
         assert_eq!([door.is_barred(network), door.is_barred(network)], [false, true]);
         assert!(!door.is_barred(other));
         assert_eq!(door.counts.barred.load(Ordering::Relaxed), 1);
         door.charges().forgive(network);
         assert!(!door.is_barred(network));
+    }
+
+    #[test]
+    fn a_network_whose_handshakes_stop_early_has_to_pause_if_its_address_is_validated() {
+        run(async {
+            let (door, gate) = (door(), Gate::new(1));
+            let network = Network::of(IpAddr::from([192, 0, 2, 1]));
+            let stop = async |count, charged| {
+                for number in 0..count {
+                    let arrived = (number % 2 == 0).then_some(Arrival::Foreign);
+                    door.end(arrived, gate.enter(network).0, charged).await;
+                }
+            };
+            stop(1000, None).await;
+            stop(100, Some(network)).await;
+            assert!(!door.is_barred(network), "a hundred are free");
+            stop(100, Some(network)).await;
+            assert_eq!([door.is_barred(network), door.is_barred(network)], [false, true]);
+            door.charges().forgive(network);
+            assert!(!door.is_barred(network));
+        });
     }
 
     #[test]
