@@ -276,6 +276,9 @@ pub(crate) fn run(
     descriptors::raise_limit();
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(show_what(args), cancel.clone()));
+    if args.compress && !args.quiet {
+        console::warn("-z has no effect: longhaul does not compress data");
+    }
     let started = match resolve::remote(args, mirror, &filters, settings, matches, &screen) {
         Ok(Some(plan)) => start_elsewhere(args, &plan, &screen, cancel),
         Ok(None) => start(args, mirror, filters, settings, &screen, cancel),
@@ -318,9 +321,6 @@ fn start(
     watch_signals(&cancel, first)?;
     if args.watch_stdin {
         signals::cancel_with_stdin(cancel.clone())?;
-    }
-    if args.compress && !args.quiet {
-        console::warn("-z has no effect: longhaul does not compress data");
     }
     screen.started(&copy.sources, &copy.destination, copy.protocol);
     if let Some(warning) = copy.warning {

@@ -129,8 +129,8 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             n if n < 1_000 => write!(f, "{n} ns"),
-            n if n < 1_000_000 => write!(f, "{:.1} µs", n as f64 / 1e3),
-            n if n < 1_000_000_000 => write!(f, "{:.1} ms", n as f64 / 1e6),
+            n if n < 999_950 => write!(f, "{:.1} µs", n as f64 / 1e3),
+            n if n < 999_950_000 => write!(f, "{:.1} ms", n as f64 / 1e6),
             n => write!(f, "{:.2} s", n as f64 / 1e9),
         }
     }
@@ -159,8 +159,8 @@ mod tests {
         let text = |nanos| Span::from_nanos(nanos).to_string();
         assert_eq!([0, 999].map(text), ["0 ns", "999 ns"]);
         assert_eq!([1_000, 2_340, 999_940].map(text), ["1.0 µs", "2.3 µs", "999.9 µs"]);
-        assert_eq!([1_000_000, 999_940_000].map(text), ["1.0 ms", "999.9 ms"]);
-        assert_eq!([1_000_000_000, 61_250_000_000].map(text), ["1.00 s", "61.25 s"]);
+        assert_eq!([999_960, 1_000_000, 999_940_000].map(text), ["1.0 ms", "1.0 ms", "999.9 ms"]);
+        assert_eq!([999_960_000, 61_250_000_000].map(text), ["1.00 s", "61.25 s"]);
     }
 
     #[test]

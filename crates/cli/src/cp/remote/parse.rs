@@ -212,7 +212,7 @@ fn state(value: &Value) -> SourceState {
 }
 
 fn carrier(value: &Value) -> &'static str {
-    let known = ["quic", "tls", "ssh"];
+    let known = ["quic", "tls", "ssh", "https", "http"];
     known.into_iter().find(|name| Some(*name) == value.as_str()).unwrap_or("another way")
 }
 
@@ -261,6 +261,7 @@ mod tests {
         let error = longhaul::Error::new(ErrorKind::Stalled, "nothing");
         let events = [
             Event::Connected { peer: "lh1:x".into(), address: "a:1".into(), carrier: "quic" },
+            Event::Connected { peer: "h".into(), address: "h:443".into(), carrier: "https" },
             Event::Resumed { bytes: 7 },
             Event::Silent { since: Span::from_millis(3_500), sends: true },
             Event::HeardAgain,
