@@ -159,10 +159,10 @@ pub(super) fn take_back(folder: &dyn Folder, name: &[u8]) -> io::Result<bool> {
         if !found.is_some_and(|found| is_own(&found) && found.size >= LARGE) {
             continue;
         }
-        // A living copy that renames the file has locked it.
-        let file = folder.open(&own, Access::Read).ok();
-        let is_free = file.as_ref().is_none_or(|file| file.lock().is_ok());
-        if is_free && folder.rename_new(&own, &names::partial(name)).is_ok() {
+        // A living copy that renames the file has locked it. Without a lock of our own, the copy of
+        // this file may still be alive.
+        let Ok(file) = folder.open(&own, Access::Read) else { continue };
+        if file.lock().unwrap_or(false) && folder.rename_new(&own, &names::partial(name)).is_ok() {
             return Ok(true);
         }
     }
