@@ -85,8 +85,8 @@ fn sender(deadline: Span) -> Sender {
     sender
 }
 
-/// Checks that the sender sends again only symbols that it has, and for each frame at most four
-/// times the number that one receiver may request.
+/// Checks that the sender sends again only symbols that it has, and of all 8 frames together at
+/// most four times the number that one receiver may request.
 fn request(again: &Again, sender: &mut Sender, now: Time) {
     let Ok(request) = terms::request(again) else { return };
     sender.again(now, &request, again.receiver);

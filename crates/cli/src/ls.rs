@@ -26,9 +26,9 @@ const ABOUT: &str = "\
 List a folder on another host
 
 Lists all names in the folder, hidden ones too, or the file that PATH names. Symbolic links are \
-shown as links. If the last part of PATH has *, ?, [...] or {a,b}, the matching names are listed, \
-without the contents of folders. Needs the right to read. Without --json all names are read and \
-sorted before the first is printed.";
+shown as links. If PATH has *, ?, [...] or {a,b}, the matching names are listed, without the \
+contents of folders. Needs the right to read. Without --json all names are read and sorted before \
+the first is printed.";
 
 /// Limit of sorted names: a hostile server could fill the memory.
 const SORTED: usize = 5_000_000;

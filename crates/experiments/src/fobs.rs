@@ -443,10 +443,10 @@ pub(crate) static TABLE2: Experiment = Experiment {
               real sockets has another sequence, and its difference from the simulated value is \
               within this spread.",
     learned: "FOBS takes capacity from the other flow, at the price of waste: {FOBS | waste | 1} % \
-              of the object. Parallel connections back off one by one, so up to 16 connections the \
-              share grows with their number; 32 connections compete with each other and have \
-              {PSockets, 32 connections} %. FOBS has {FOBS} % in the simulator and {FOBS | \
-              emulated} % over real sockets; the paper's 76 % is between the two. The best \
+              of the object in the simulator. Parallel connections back off one by one, so up to \
+              16 connections the share grows with their number; 32 connections compete with each \
+              other and have {PSockets, 32 connections} %. FOBS has {FOBS} % in the simulator and \
+              {FOBS | emulated} % over real sockets; the paper's 76 % is between the two. The best \
               PSockets has {PSockets, the best of them | difference} points more than the paper's \
               in the simulator and {[PSockets, the best of them | emulated] - 56} points more over \
               real sockets. The best number of connections must be found by trial: one connection \

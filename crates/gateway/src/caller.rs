@@ -1,4 +1,4 @@
-//! A request's client with the gateway's state: the disk accesses of its request.
+//! The client of a request, and its permits for disk accesses and listings.
 
 use std::io;
 use std::net::IpAddr;
@@ -68,7 +68,7 @@ pub(crate) mod tests {
     use crate::disk::{AT_DISK, LISTINGS};
     use crate::shared::tests::shared;
 
-    /// A request to the gateway `shared` from the last number of an address.
+    /// A request to the gateway `shared` from the address 192.0.2.`address`.
     pub(crate) fn caller(shared: &Arc<Shared>, address: u8) -> Caller {
         Caller::new(shared.clone(), [192, 0, 2, address].into(), None)
     }
@@ -118,7 +118,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_client_is_the_user_of_its_token_or_its_network_or_one_request_of_a_proxy_here() {
+    fn a_client_is_the_user_of_a_token_a_network_or_a_single_request_from_this_host() {
         let top = tempfile::tempdir().unwrap();
         let shared = shared(top.path());
         let of = |address: &str| Caller::new(shared.clone(), address.parse().unwrap(), None).client;

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_meet_in_any_order_and_only_those_of_one_address_and_number() {
+    fn lanes_meet_in_any_order_but_only_if_their_addresses_and_lane_counts_agree() {
         run(async {
             let (meeting, ip) = (Arc::<Meeting>::default(), IpAddr::from([127, 0, 0, 1]));
             let preface = |index, lanes| Preface { bundle: 5, index, lanes };

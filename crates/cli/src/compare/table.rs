@@ -6,8 +6,8 @@ use crate::console::bold;
 use crate::table;
 
 pub(super) const COUNTED: &str = "Medians of the successful runs. Lost on the way: datagrams that \
-    did not arrive. Found missing: missing blocks, once each. Reported: losses reported to the \
-    sender, repeats included.";
+    did not arrive or that the receiver dropped. Found missing: missing blocks, once each. \
+    Reported: losses reported to the sender, repeats included.";
 
 struct Column {
     heading: &'static str,

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn doctor_names_commands_only_for_obstacles_to_the_emulator() {
+    fn the_emulators_advice_lists_all_commands_or_else_says_to_run_it_as_root() {
         assert!(make_emulator_work(&[]).contains("root"));
         let both = ["sudo modprobe tun".to_owned(), "sudo sysctl -w a=1".to_owned()];
         assert_eq!(make_emulator_work(&both), "sudo modprobe tun; sudo sysctl -w a=1");

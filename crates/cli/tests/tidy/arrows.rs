@@ -67,18 +67,18 @@ fn upward(table: &str, allowed: fn(u8, u8) -> bool) -> Vec<String> {
 }
 
 #[test]
-fn arrows_between_crates_point_downwards() {
+fn crates_depend_only_on_crates_of_lower_levels() {
     assert!(crates("dependencies").iter().any(|(name, _)| name == "proto"));
     none(upward("dependencies", |other, own| other < own), "a crate uses only crates below it");
 }
 
 #[test]
-fn tests_may_look_sideways_but_not_up() {
+fn tests_use_no_crate_of_a_higher_level() {
     none(upward("dev-dependencies", |other, own| other <= own), "tests use no crate above");
 }
 
 #[test]
-fn every_dependency_has_its_reason() {
+fn architecture_md_names_every_external_dependency() {
     let text =
         fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
     let mut found = Vec::new();

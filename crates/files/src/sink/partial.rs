@@ -51,7 +51,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
                     Err(_) => match folder.look_if_there(name)? {
-                        // Its owner's copy may have locked the file, and this user cannot check.
+                        // The owner's copy may have locked the file, and this user cannot check.
                         Some(found) if !found.is_own() => return Err(store::foreign(found.owner)),
                         Some(_) => {
                             folder.remove(name)?;
@@ -141,8 +141,9 @@ pub(super) fn rename(
 /// Gives the partial file of the large file `name` its name back, if a kill between the two renames
 /// of [`rename`] left it under its unique name. Returns whether there was such a file.
 ///
-/// Looks only if there is a journal: a copy removes the journal after the second rename. A file
-/// below [`LARGE`] may be another file's partial file of [`names::small`].
+/// Looks only if there is a journal: a copy removes the journal after the second rename. Ignores
+/// files below [`LARGE`]: the partial file of another, small file may have such a name
+/// ([`names::small`]).
 pub(super) fn take_back(folder: &dyn Folder, name: &[u8]) -> io::Result<bool> {
     if folder.look_if_there(&names::journal(name))?.is_none() {
         return Ok(false);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_partial_file_gets_no_final_name_without_a_lock_and_is_kept() {
+    fn a_partial_file_replaced_in_a_folder_open_to_others_gets_no_final_name_and_is_kept() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let file = folder.create(b".x.lh-part", 0o600).unwrap();
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_this_user_with_one_name_is_own_and_a_readable_one_lockable() {
+    fn a_file_of_this_user_with_one_name_is_own_and_a_file_its_owner_may_read_is_lockable() {
         let folder = crate::MemoryFolder::new(10);
         folder.put("x".as_ref(), Vec::new());
         let found = folder.look(b"x").unwrap();

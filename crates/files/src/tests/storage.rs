@@ -348,7 +348,7 @@ fn bring(sink: &mut Sink, source: &mut Source, wanted: impl Fn(&ChunkKind) -> bo
 }
 
 #[test]
-fn a_large_file_of_a_tree_whose_sync_fails_twice_fails_alone_and_names_the_device() {
+fn a_large_file_whose_sync_fails_twice_is_the_only_failed_file_of_its_tree() {
     let (from, to) = (Disk::new(1), Disk::new(2));
     for (name, size) in [(&b"large"[..], LARGE), (b"small", 100)] {
         let file = from.root().create(name, 0o644).unwrap();
@@ -434,7 +434,7 @@ const PARTIAL: &[u8] = b".copy.lh-part";
 const JOURNAL: &[u8] = b".copy.lh-journal";
 
 #[test]
-fn a_chunk_without_a_record_that_cannot_be_read_comes_again() {
+fn an_unreadable_chunk_without_a_journal_record_is_requested_again() {
     let to = Disk::new(2);
     let (mut source, open) = one_large(&to);
     let (mut sink, _) = open();
@@ -452,7 +452,7 @@ fn a_chunk_without_a_record_that_cannot_be_read_comes_again() {
 }
 
 #[test]
-fn a_chunk_that_cannot_be_read_after_the_comparison_comes_again() {
+fn a_chunk_that_cannot_be_read_after_the_comparison_is_requested_again() {
     let to = Disk::new(2);
     let (mut source, open) = one_large(&to);
     let (mut sink, _) = open();
@@ -488,7 +488,7 @@ fn a_chunk_that_the_journal_of_another_version_lists_is_not_read_after_the_compa
 }
 
 #[test]
-fn a_journalled_chunk_that_cannot_be_read_after_a_failed_sync_comes_again() {
+fn a_journalled_chunk_that_cannot_be_read_after_a_failed_sync_is_requested_again() {
     let to = Disk::new(2);
     let (mut source, open) = one_large(&to);
     let (mut sink, _) = open();
@@ -522,7 +522,7 @@ fn a_journal_that_cannot_be_read_counts_as_missing() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_where_it_is_compared_counts_as_different() {
+fn a_chunk_that_cannot_be_read_when_its_file_is_compared_counts_as_different() {
     let to = Disk::new(2);
     let (mut source, open) = one_large(&to);
     finish(open().0, &mut source, &to);

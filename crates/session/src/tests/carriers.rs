@@ -33,7 +33,7 @@ fn either_carrier_gives_ids_keys_and_messages_both_ways() {
 }
 
 #[test]
-fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
+fn a_connection_that_took_a_second_to_open_reports_the_round_trip_of_its_path() {
     run(async {
         let server = Identity::generate();
         let settings = settings(Carriers::Tcp);
@@ -381,7 +381,7 @@ fn a_restarted_server_ends_the_sessions_of_the_old_one_immediately() {
                     let mut listener = listener.expect("sockets that work");
                     let mut session = listener.accept().await;
                     let _: Option<u32> = session.read().await.expect("open");
-                    // It sends no goodbye, as after kill -9.
+                    // The old server sends no goodbye, as after kill -9.
                     std::mem::forget((listener, session));
                 });
             }

@@ -51,11 +51,11 @@ impl Parts {
         self.begun.as_ref().map_or(0, |(_, bytes, ..)| bytes.len())
     }
 
-    /// Takes a part. Returns the complete message and the position after it, if the part is its
-    /// last.
+    /// Takes a part. Returns the complete message and the position after it, if the part is the
+    /// message's last.
     ///
     /// # Errors
-    /// The part does not fit its message, or a limit.
+    /// The part does not continue its message, is invalid, or exceeds a limit.
     pub fn take(&mut self, part: Part) -> Result<Option<(Message, u64)>, Error> {
         let rest = usize::try_from(part.rest).unwrap_or(usize::MAX);
         let (message, bytes, next) = match self.begun.take() {

@@ -28,7 +28,7 @@ const EVENTS: usize = 1024;
 /// encrypts the data. It holds at most 512 MiB of incomplete data in memory, and retries a lost
 /// connection for 5 minutes.
 #[derive(Clone, Debug)]
-#[must_use = "a copy runs once it is started"]
+#[must_use = "a copy does nothing before it is started"]
 pub struct CopyRequest {
     client: Client,
     options: Result<CopyOptions, Error>,

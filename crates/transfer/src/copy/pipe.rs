@@ -148,7 +148,7 @@ async fn open(
 }
 
 impl Opened {
-    /// Waits for the server's answer that the pipe is open, or that it is `done`.
+    /// Waits for the server's answer: the file is complete if `done`, or else the pipe is open.
     async fn answer(&mut self, done: bool) -> Result<(), Error> {
         let silent = |_| {
             let what = format!("the server was silent for {} s", self.patience.as_secs());

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_ends_with_its_entry_its_mode_or_its_folder() {
+    fn a_right_ends_if_its_entry_is_removed_or_its_mode_or_folder_changes() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("sub")).unwrap();
         let peer = crate::session::Identity::generate().id();

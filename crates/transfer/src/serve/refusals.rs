@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_gets_five_reports_at_once_then_one_a_minute_with_the_number_of_the_others() {
+    fn a_network_gets_five_reports_then_one_a_minute_with_the_number_of_unreported_refusals() {
         let mut limit = Limit::default();
         let reported = (0..1000).filter(|_| limit.pass(at(0), network(1)).is_some()).count();
         assert_eq!((reported, limit.suppressed), (5, 995));

@@ -151,9 +151,9 @@ fn the_papers_constants_can_be_set() {
 #[test]
 fn the_sync_interval_can_be_set() {
     let seconds = |interval| set(&ROW, &[("sync-interval", interval)]);
-    // Each interval without loss adds one datagram an interval (240 kbit/s with intervals of 50
-    // ms), whatever the interval's length. Reports lower the rate to one datagram an interval and
-    // no further.
+    // Each interval without loss raises the rate by one datagram per interval, whatever the
+    // interval's length: by 240 kbit/s with intervals of 50 ms. Reports lower the rate to one
+    // datagram per interval and no further.
     let mut control = PaperRate::new(&mtu_1500(seconds(0.05)), Rate::from_mbps(500), None);
     control.on_interval(100, 0);
     assert!(control.rate().as_bps().abs_diff(500_240_000) <= 1, "{}", control.rate());

@@ -19,7 +19,7 @@ const MOST: usize = u16::MAX as usize;
 
 #[derive(Debug)]
 pub(super) struct Received {
-    /// The message's epoch, and its sender there.
+    /// The message's epoch, and its sender's number in this epoch.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
     /// The encoded message, which `code` authenticates.
@@ -52,7 +52,7 @@ pub(super) struct Ears {
     own: Option<u32>,
     /// Datagrams of unknown flows, with their arrival times.
     early: VecDeque<(Time, Vec<u8>)>,
-    /// Lost messages of epochs that are no longer accepted.
+    /// Number of lost messages of epochs that are no longer accepted.
     lost: u64,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
@@ -124,7 +124,7 @@ impl Ears {
         known.senders.take(sender, header.block, &self.scratch[..len], &mut self.joined);
         let sender = (known.epoch.number, sender);
         for Joined { message: mut signed, restored, late: overtaken } in self.joined.drain(..) {
-            // A correct sender sends no message without a code, and none that cannot be decoded.
+            // Each message of a correct sender has a code and can be decoded.
             let Some(code) = signed.last_chunk().copied() else { continue };
             signed.truncate(signed.len() - CODE);
             let Some(message) = decode(&signed) else { continue };
@@ -137,7 +137,8 @@ impl Ears {
         lost.fold(self.lost, u64::saturating_add)
     }
 
-    /// Returns the lost messages of a sender of an epoch; `None` if the epoch is not accepted.
+    /// Returns the number of lost messages of a sender of an epoch; `None` if the epoch is not
+    /// accepted.
     pub(super) fn lost_of(&self, (epoch, sender): (u64, u32)) -> Option<u64> {
         let known = self.known().find(|known| known.epoch.number == epoch)?;
         Some(known.senders.lost_of(sender))
