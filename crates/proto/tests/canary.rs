@@ -27,7 +27,7 @@ pub(crate) enum Flaw {
     Repeats,
     /// Reverses the order of the blocks of each poll.
     Disorders,
-    /// Ignores losses.
+    /// Ignores reports of losses.
     Deaf,
 }
 

@@ -112,7 +112,7 @@ pub(crate) struct Gathering {
     out: Outlet<Gathered>,
     /// Whether the queue had room when the present delivery began. Frames that wait for an earlier
     /// one become due together, and the reader is not too slow for them. So the queue may hold the
-    /// frames of one delivery, at most [`MEMORY`], in addition to those that still wait.
+    /// frames of one delivery, at most [`MEMORY`], in addition to the undelivered frames.
     has_room: bool,
     /// Missing frames still to be reported, as in `Gap`.
     owed: Option<(u32, u32, u32)>,
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_reader_gets_all_frames_that_waited_for_an_earlier_one_and_a_slow_one_a_report() {
+    fn an_idle_reader_gets_all_frames_that_waited_for_an_earlier_frame_and_a_slow_reader_a_gap() {
         let (shared, gathered) = live();
         let mut gathering = lock(&shared);
         symbol(&mut gathering, 0, 0);

@@ -198,7 +198,7 @@ fn a_file_of_longhauls_http_server_is_copied_once() {
 }
 
 #[test]
-fn a_published_digest_verifies_the_file_and_a_wrong_one_leaves_none() {
+fn a_published_digest_verifies_the_file_and_a_file_with_another_digest_is_not_kept() {
     let client = Client::new();
     let content = bytes(9 * MEBI + 1, 2);
     for (len, url) in [(content.len(), "whole"), (3, "small")] {
@@ -324,7 +324,7 @@ fn a_killed_copy_resumes_the_same_version_and_no_other() {
 }
 
 #[test]
-fn a_copy_has_the_servers_time_of_the_file_or_its_own() {
+fn a_copy_has_the_last_modified_time_of_the_server_or_else_the_time_of_the_copy() {
     let client = Client::new();
     let content = bytes(3 * MEBI, 9);
     let copied = |fields: &'static str, name: &str| {

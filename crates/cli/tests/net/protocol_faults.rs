@@ -107,8 +107,8 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         End::Server => {
             pair.server.child().signal(Signal::KILL);
             pair.server.child().ended();
-            // The client notices a broken TCP connection immediately (status 1), but silence after
-            // datagrams only when its time limit expires (status 7).
+            // With TCP the client notices the broken connection immediately (status 1). With
+            // datagrams it notices only silence, when its time limit expires (status 7).
             copy.end().is(if cell.row().is_some() { 7 } else { 1 }, &["same command"]);
             pair.restart(&[]);
         }

@@ -152,7 +152,7 @@ fn equal_files_are_reported_even_if_the_end_of_the_copy_overtakes_the_plan() {
 }
 
 #[test]
-fn a_narrow_path_limits_a_copy_by_streams() {
+fn a_copy_over_tcp_streams_reports_that_a_narrow_path_limits_it() {
     let wan = need!(Wan::new(link(40, 20, 0.0), MTU, 6_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--protocol=tcp", "--streams=4"]).end();
@@ -221,7 +221,7 @@ fn packet_sizes_of_576_1280_and_9000_bytes_are_found_and_used() {
     // The largest UDP payload is the MTU minus 28 bytes of IP and UDP headers.
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
-        // Later copies to a known server probe the packet size of the path.
+        // The first copy to a server does not probe the packet size of the path. Later copies do.
         let ended = wan.start(Way::Push, &["--rate=80M"]).end();
         assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
         wan.assert_copied(Way::Push);

@@ -93,7 +93,7 @@ fn the_next_copy_of_a_file_removes_the_journal_that_a_kill_after_the_rename_left
 }
 
 #[test]
-fn a_journal_lists_existing_chunks_without_a_comparison() {
+fn chunks_that_the_journal_lists_need_no_comparison() {
     let ends = ends();
     let from = half(&ends, true);
     let copy = open(&ends, &from);
@@ -239,7 +239,7 @@ fn a_repeated_copy_uses_the_folder_that_the_killed_copy_created() {
 }
 
 #[test]
-fn sparse_files_resume_and_lose_data_in_new_holes() {
+fn a_resumed_copy_of_a_sparse_file_clears_old_data_where_the_source_has_new_holes() {
     let ends = ends();
     let from = half(&ends, true);
     let file = std::fs::File::create(&from).unwrap();
@@ -253,7 +253,7 @@ fn sparse_files_resume_and_lose_data_in_new_holes() {
 }
 
 #[test]
-fn small_files_that_were_named_are_not_sent_again() {
+fn small_files_that_already_have_their_final_names_are_not_sent_again() {
     let ends = ends();
     for number in 0..40 {
         write(ends.from.join(format!("{number:02}")), &content(100_000, number));
@@ -297,7 +297,7 @@ fn a_finished_copy_whose_client_missed_the_end_repeats_into_the_same_place() {
 }
 
 #[test]
-fn an_early_end_reports_the_unfinished_amount() {
+fn an_early_end_reports_the_number_of_unfinished_files() {
     let ends = ends();
     write(ends.from.join("big"), &content(LARGE, 1));
     write(ends.from.join("z"), b"z");

@@ -36,7 +36,7 @@ fn the_number_of_repairs_is_the_binomial_quantile() {
 /// At k = 1 and L = 1 %, a block with one repair fails with probability 10⁻⁴: both packets are
 /// lost.
 #[test]
-fn repairs_suffice_just_above_their_failure_ratio_and_not_just_below() {
+fn a_failure_ratio_just_below_that_of_one_repair_takes_a_second_repair() {
     let of = |epsilon| repairs(1, independent(0.01), epsilon);
     assert_eq!((of(1.01e-4), of(0.99e-4)), (Some(1), Some(2)));
 }

@@ -1,5 +1,6 @@
-//! Loss that does not depend on the rate. These rules are our addition. The paper treats every loss
-//! as a sign of too high a rate. On a path with such loss, it would slow a flow down for ever.
+//! Loss that does not depend on the rate. These rules are our addition. The paper's rules take
+//! every loss as a sign of too high a rate. On a path with loss that does not depend on the rate,
+//! they would slow a flow down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
 //! After the rate has fallen to the share `own_reduced` of the highest rate since losses began, the

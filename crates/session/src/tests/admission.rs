@@ -38,12 +38,12 @@ fn a_client_without_rights_is_refused_for_every_request() {
         let mut session = client.connect(to).await.expect("it listens");
         session.write(&3u32).await.expect("open");
         let first = listener.accept().await;
-        assert_eq!(first.peer, client.identity.id(), "no other became a session");
+        assert_eq!(first.peer, client.identity.id(), "a refused client became a session");
     });
 }
 
 #[test]
-fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_them_gets_in() {
+fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_client_of_it_gets_in() {
     run(async {
         let server = Identity::generate();
         let client = Client::pinned(Carriers::Quic, &server);
@@ -73,7 +73,7 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
         assert!(strangers > 20, "{strangers}");
         // A refused client may have started this second's handshake, so `client` has to send its
         // first packet again.
-        let mut session = client.connect(to).await.expect("its network begins one a second");
+        let mut session = client.connect(to).await.expect("one handshake a second is allowed");
         session.write(&3u32).await.expect("open");
         assert_eq!(listener.accept().await.peer, client.identity.id());
         let barred = listener.dropped().barred;

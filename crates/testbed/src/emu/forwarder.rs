@@ -469,7 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_that_was_never_read_counts_as_many_packets_as_those_that_were() {
+    fn an_unread_frame_counts_as_the_mean_number_of_packets_of_the_read_frames() {
         let entry = Entry { frames: 10, segments: 435, ..Entry::default() };
         assert_eq!(unread(3, &entry), 3 * 44);
         assert_eq!(unread(3, &Entry::default()), 3);

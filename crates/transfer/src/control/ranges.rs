@@ -1,6 +1,7 @@
 //! Sets of chunks on the wire: alternating gaps and lengths, checked when read.
 
-/// Ascending, disjoint, non-empty ranges as pairs of (gap since the last range's end, length).
+/// Ascending, non-empty ranges that do not touch, as pairs of (gap since the last range's end,
+/// length).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ranges {
     /// Gap, length, gap, length, …

@@ -323,7 +323,7 @@ impl Receiving {
         scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
         self.came += call.taken();
         let now = call.at();
-        // A genuine datagram without room shows the sender's address too.
+        // A genuine datagram that is dropped for lack of memory shows the sender's address too.
         if self.placer.opener().counts().opened > opened {
             self.note_path(now, call.path(), self.layout.block_size() as usize);
         } else if self.placer.opener().is_ended() {

@@ -23,8 +23,8 @@ use crate::session::{Carriers, FrameReader};
 use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
-/// Tells a sender whose own card has 1 Gbit/s that the other card has the speed `card`, and checks
-/// that the sender uses `rate`.
+/// Reports the speed `card` of the receiver's card to a sender whose own card has 1 Gbit/s, and
+/// checks that the sender uses `rate`.
 async fn send_card(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
