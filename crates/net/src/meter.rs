@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_are_bounded_and_those_with_the_largest_charge_stay() {
+    fn the_number_of_keys_is_bounded_and_the_keys_with_the_largest_charges_stay() {
         let mut meter = Meter::new(TARIFF);
         for _ in 0..5 {
             meter.add(at(0), u32::MAX);

@@ -164,7 +164,7 @@ pub(super) static LBL: Experiment = Experiment {
               case | 1} Mbit/s each. The study's programs had {100 - 100 * [SABUL, best case | \
               published] / [SABUL, best case]} to {100 - 100 * [FOBS, best case | published] / \
               [FOBS, best case]} % less: FOBS waited for each chunk to be written before it sent \
-              the next. The hosts of the other two received 32,077 and 35,421 duplicates while \
+              the next. The hosts of SABUL and Tsunami received 32,077 and 35,421 duplicates while \
               they wrote. longhaul's protocols continue to send while the receiver has memory, and \
               duplicates are 0 (Tsunami) to {FOBS, best case | duplicates} (FOBS) on the good day. \
               TCP is limited by loss, not by the disk: three streams have {GridFTP, best case} \

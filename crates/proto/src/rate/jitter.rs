@@ -43,7 +43,7 @@ impl Jitter {
         self.rtts = Some((low.min(rtt), high.max(rtt)));
     }
 
-    /// The longest round-trip time minus the shortest; zero without two of them.
+    /// The longest round-trip time minus the shortest; zero for fewer than two times.
     pub(super) fn range(&self) -> Span {
         self.rtts.map_or(Span::ZERO, |(low, high)| high - low)
     }

@@ -28,14 +28,14 @@ const WAITING_BYTES: usize = 32 << 20;
 /// The message interval for the loss meter. After a pause of more than 4.25 s, the meter assumes an
 /// outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
-/// Interval of [`Joiner::expire`]: an incomplete message that gets no datagram for this long is
-/// dropped before twice this time.
+/// Interval of [`Joiner::expire`], which drops incomplete messages that got no datagram since its
+/// last call. So such a message is dropped at most two intervals after its last datagram.
 const STALE: Span = Span::from_secs(5);
 const MOST: usize = u16::MAX as usize;
 
 pub(crate) struct Came {
     pub(crate) message: Message,
-    /// Its queued bytes are reduced on drop.
+    /// On drop, the message's bytes are subtracted from `queued`.
     counts: Arc<Counts>,
     /// Whether a lost datagram of the message was restored.
     pub(crate) restored: bool,
@@ -63,7 +63,8 @@ pub(crate) struct Counts {
     incomplete: AtomicU64,
     /// Bytes of complete messages in the queue.
     queued: AtomicU64,
-    /// Notifies of another number of MiB of incomplete messages. Memory is charged in MiB.
+    /// Notified when the incomplete messages take another number of whole MiB, because memory is
+    /// charged in MiB.
     pub(crate) changed: Notify,
     /// Whether the flow must drop its incomplete messages.
     clear: AtomicBool,
@@ -115,7 +116,7 @@ pub(crate) struct Inbound {
     joiner: Joiner,
     out: mpsc::Sender<Came>,
     counts: Arc<Counts>,
-    /// When incomplete messages expired last.
+    /// The time of the last call of [`Joiner::expire`].
     expired: Time,
     announcer: Option<Announcer>,
     scratch: Vec<u8>,

@@ -184,8 +184,8 @@ pub fn available() -> Result<(), String> {
     tried.map_err(|error| error.to_string())
 }
 
-/// If the process may not create network namespaces, makes it root of a user namespace, where it
-/// may. The kernel allows this only before the process starts threads.
+/// If the process may not create network namespaces, makes it root of a user namespace, in which
+/// it may. The kernel allows this only before the process starts threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
     // Do not try in a thread: after the join the kernel might still count it, and refuse the user
     // namespace.

@@ -19,7 +19,7 @@ pub(super) struct Packet {
     pub(super) to: End,
     /// Whether a bit was flipped: the receiving end discards the packet.
     pub(super) corrupted: bool,
-    /// How many links of the route are passed.
+    /// Number of links of the route that the packet has passed.
     pub(super) hop: u16,
     /// The size as an IP packet, in bytes.
     pub(super) bytes: u32,

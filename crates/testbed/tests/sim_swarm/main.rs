@@ -107,7 +107,7 @@ fn check(row: &Row, seed: u64) -> SimOutcome {
     judge(row, seed, &case).unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", row.name))
 }
 
-/// Counts of the events that the runs of a swarm have to cause.
+/// Counts of events. Together, the runs of a swarm must cause each event at least once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     dropped: u64,
@@ -130,7 +130,7 @@ impl Met {
 }
 
 #[test]
-fn every_protocol_brings_every_object_over_every_path() {
+fn every_protocol_delivers_its_objects_in_random_scenarios() {
     if let Ok(named) = std::env::var(ONE) {
         let (row, seed) = one(&named);
         check(row, seed);
@@ -203,7 +203,7 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
         ("reordering", reorder.share > 0.0),
         ("corruption", *corrupt > 0.0),
         changes("another rate"),
-        changes("a rate that goes evenly to another"),
+        changes("a rate ramp"),
         changes("another delay"),
         changes("another loss"),
         changes("an outage"),
@@ -213,8 +213,8 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
 fn change(change: &Change) -> &'static str {
     match change {
         Change::Rate(_) => "another rate",
-        Change::RateRamp { .. } => "a rate that goes evenly to another",
-        // To a flow a ramp is many steps.
+        Change::RateRamp { .. } => "a rate ramp",
+        // A flow sees a ramp of the delay as many steps.
         Change::Delay(_) | Change::DelayRamp { .. } => "another delay",
         Change::Loss(_) => "another loss",
         Change::Up(_) => "an outage",
@@ -238,7 +238,7 @@ fn every_model_of_a_link_is_drawn() {
 }
 
 #[test]
-fn the_command_that_is_printed_repeats_the_run_that_failed() {
+fn the_printed_command_repeats_the_failed_run() {
     for row in all() {
         let case = draw::case(row, 4_711);
         let command = Replay { row, seed: 4_711, case: &case }.command();

@@ -442,13 +442,13 @@ mod tests {
             hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(5));
             assert!(hooks.tick().is_ok());
             hooks.state.borrow_mut().last_progress = long_ago;
-            let Err(End::Fatal(error)) = hooks.tick() else { panic!("it stalled: {planned}") };
+            let Err(End::Fatal(error)) = hooks.tick() else { panic!("no stall: {planned}") };
             assert_eq!(error.kind, ErrorKind::Stalled);
         }
     }
 
     #[test]
-    fn work_at_either_ends_files_is_no_stall_but_a_sign_of_life_alone_is() {
+    fn file_work_at_either_end_prevents_a_stall_and_a_mere_sign_of_life_does_not() {
         let hooks = hooks_of(true);
         let long_ago = long_ago();
         let stalled = |looks: &dyn Fn()| {
@@ -459,7 +459,7 @@ mod tests {
         };
         assert!(!stalled(&|| hooks.board.watch().step()), "this end looks at its files");
         let looked = |looked| hooks.board.set_theirs(&Status { looked, ..Status::default() });
-        assert!(!stalled(&|| looked(1)), "the other one does");
+        assert!(!stalled(&|| looked(1)), "the other end looks at its files");
         assert!(!stalled(&|| looked(2)));
         assert!(stalled(&|| looked(2)), "its disk hangs");
     }

@@ -274,7 +274,7 @@ fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number
 }
 
 #[test]
-fn a_queue_that_a_train_timed_too_short_hides_is_ours() {
+fn a_queue_that_a_mistimed_train_may_explain_is_not_attributed_to_others() {
     // A train that showed 1,000 Mbit/s may have met a path of 762. There, sending 850 for 0.1 s
     // makes 11.5 ms of queue. The other 3.5 ms are below the threshold of 6.25 ms.
     let carries = 1_000.0 * MBPS;
@@ -304,7 +304,7 @@ fn a_requested_train_that_differs_by_a_fifth_resets_the_measurements() {
 }
 
 #[test]
-fn a_round_takes_a_round_trip_and_16_datagrams_and_one_with_a_hole_shows_nothing() {
+fn a_round_needs_a_round_trip_and_16_datagrams_and_is_discarded_after_four() {
     let mut shadow = shadow();
     for number in 0..4_000 {
         shadow.departures.note_burst(Time::ZERO + Span::from_micros(200 * number), number, 1);
@@ -418,7 +418,7 @@ fn a_round_without_a_queue_or_without_a_window_counts_as_drained() {
 }
 
 #[test]
-fn a_round_whose_queue_was_gone_at_one_moment_counts_as_drained_and_one_without_a_sample_not() {
+fn a_round_whose_queue_was_gone_at_one_moment_counts_as_drained_but_not_without_a_sample() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(at(1.1), 300.0, 1, false));
     let long = round(0.5, 0.05);
@@ -514,7 +514,7 @@ fn before_the_first_loss_the_window_is_at_least_three_tenths_of_the_path() {
 }
 
 #[test]
-fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() {
+fn a_train_is_requested_if_others_seem_present_and_always_with_a_window() {
     let mut shadow = shadow();
     // Without a window, [`Trains`] requests no more trains once a train has been timed.
     shadow.trains.train(Time::ZERO, PacketNumber(0));
@@ -535,7 +535,7 @@ fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() 
 }
 
 #[test]
-fn alone_a_train_is_asked_for_only_where_it_takes_less_than_a_quarter_of_a_round_trip() {
+fn without_a_window_a_train_must_take_less_than_a_quarter_of_a_round_trip() {
     // 32 datagrams take 3.2 ms at 100 Mbit/s.
     let asks = |rtt: f64| {
         let mut shadow = shadow();

@@ -19,11 +19,11 @@ const SEALED: u32 = 32;
 /// The longest content of a datagram, in bytes.
 const PAYLOAD: usize = 1_420;
 /// How long a group (datagrams with common repairs) may stay incomplete before its repairs are
-/// sent: with a fixed code, or until a report leads to another wait.
+/// sent. With a deadline, the receiver's reports may change this wait.
 const WAIT: Span = Span::from_millis(20);
 
-/// How often the receiver reports. A report takes half a round trip; only the first is at the
-/// sender from the start.
+/// How often the receiver reports. A report takes half a round trip, except the first report, which
+/// the sender has from the start.
 const REPORT: Span = Span::from_secs(1);
 
 struct Known {
