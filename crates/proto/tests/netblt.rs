@@ -49,7 +49,7 @@ fn one_buffer_at_a_time_is_lock_step() {
 }
 
 #[test]
-fn a_host_that_drains_less_is_not_overrun() {
+fn a_host_that_drains_half_the_rate_is_not_overrun() {
     let slow = Host::Slow(Rate::from_mbps(25), Bytes::new(2_000_000));
     let (share, waste) = fullness(10_000, 4.0, 0.0, slow);
     assert!(waste == 0.0 && (0.45..0.6).contains(&share), "{share}, waste {waste}");

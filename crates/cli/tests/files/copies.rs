@@ -96,7 +96,7 @@ fn several_sources_go_into_one_folder_both_ways() {
 }
 
 #[test]
-fn slashes_mean_the_same_as_in_rsync() {
+fn slashes_after_the_source_and_the_destination_decide_where_files_go() {
     let pair = Pair::new();
     write(&pair.here.join("x/y"), b"y");
     fs::create_dir(pair.there.join("there")).unwrap();
@@ -325,7 +325,7 @@ fn size_limits_skip_files_of_a_folder_both_ways() {
 }
 
 #[test]
-fn a_server_is_reached_by_either_family_and_by_a_name_with_both() {
+fn a_server_is_reached_by_ipv4_by_ipv6_and_by_a_name_with_both() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(100_000, 1));
     let allow = ["--allow", pair.client.id.as_str()];

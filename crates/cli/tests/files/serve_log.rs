@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::rig::{Child, Host, Pair, Server, bytes, wait_until, write, write_private};
 
 #[test]
-fn a_server_logs_clients_ends_and_refusals_to_stderr_unless_quiet() {
+fn a_server_logs_requests_results_and_refusals_to_stderr_unless_quiet() {
     for (quiet, flags) in [(false, &[][..]), (true, &["-q"])] {
         let mut pair = Pair::with(flags);
         write(&pair.here.join("file"), &bytes(1000, 1));

@@ -210,7 +210,7 @@ fn a_client_with_rights_to_one_folder_creates_nothing_outside_it() {
 }
 
 #[test]
-fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
+fn a_client_refuses_a_second_pass_with_the_flow_id_of_the_first() {
     let pair = Pair::new();
     let encoded = report();
     // A pass sends the missing chunks once, with its own flow id.

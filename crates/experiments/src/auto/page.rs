@@ -322,14 +322,13 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        %).\n\n\
                        The shadow window's harm to one CUBIC connection is 1.29 and 1.27 (trains \
                        1.10 and 1.27), to four connections 2.76 and 2.63 (trains 2.33 and 3.07): \
-                       the aim of 1.1 is missed. After a loss that the others do not follow, the \
-                       window grows back; without that, BBR would displace it. Since 2026-11-28 \
-                       it does not grow back beside flows that keep a queue for 12 s (before: \
-                       2.91 and 2.79). A short queue becomes empty after each loss of CUBIC, as \
-                       beside BBR, so there the window still grows back. Jain's index of two \
-                       copies with the shadow window is 0.92 to 0.97 on average in each half; \
-                       three of the six \
-                       values reach the aim of 0.95.\n\n\
+                       the aim of 1.1 is missed. If a loss does not slow the other flows down, \
+                       the window grows back; without this rule BBR would displace the copy. \
+                       Since 2026-11-28 it does not grow back beside flows that keep a queue for \
+                       12 s (before: 2.91 and 2.79). A short queue becomes empty after each loss \
+                       of CUBIC, as beside BBR, so there the window still grows back. Jain's index \
+                       of two copies with the shadow window is 0.92 to 0.97 on average in each \
+                       half; three of the six values reach the aim of 0.95.\n\n\
                        Since 2026-11-28 an outage does not change the rate. Before, it counted as \
                        an overload, and the worst cell with a hole had 88 % (trains 83 %) instead \
                        of 97 %.\n\n\

@@ -60,7 +60,7 @@ fn beyond_path(delivery: Option<Delivery>) -> Option<Span> {
 }
 
 #[test]
-fn a_head_that_is_written_is_read() {
+fn an_encoded_head_decodes_to_itself_and_wrong_heads_are_refused() {
     let head =
         Head { frame: 7, index: 11_756, repairs: 24, length: 1 << 24, skipped: 127, at: u32::MAX };
     assert_eq!(Head::decode(head.block(), &head.encode(), SYMBOL), Ok(head));
@@ -417,8 +417,8 @@ fn repair_needs_a_round_trip_and_a_half() {
     assert_eq!((of(175, 10, losses(0.01)), of(176, 10, losses(0.01))), (false, true));
     // Frames of one datagram: the receiver notices a loss when the next frame arrives, after 50 ms.
     assert_eq!((of(215, 1, losses(0.02)), of(216, 1, losses(0.02))), (false, true));
-    // A receiver may request 18 datagrams for a frame of 10 symbols; this number must be at least 8
-    // times the mean burst length.
+    // A receiver may request 10 / 4 + 16 = 18 datagrams for a frame of 10 symbols. This number must
+    // be at least 8 times the mean burst length.
     let bursts = |burst| Losses::bursty(LossRatio::new(0.01).expect("a share"), burst);
     assert!(of(10_000, 10, bursts(2.2)) && !of(10_000, 10, bursts(2.3)));
 }

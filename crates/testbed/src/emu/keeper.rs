@@ -62,7 +62,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // The thread's panic was printed.
+            // If the thread panicked, the panic has printed its message.
             let _ = thread.join();
         }
     }

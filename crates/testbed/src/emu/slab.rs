@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_keep_their_bytes_until_released_and_memory_is_freed() {
+    fn frames_keep_their_bytes_until_released_and_chunks_are_reused() {
         let mut slab = Slab::new(4 * CHUNK);
         let mut held = std::collections::VecDeque::new();
         for i in 0..10_000usize {

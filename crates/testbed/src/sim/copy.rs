@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// Runs such a core, and returns the simulator's verdict.
+    /// Runs a copy, replaces its core by [`Restless`], and returns the simulator's verdict.
     fn judged(sends: bool, wakes: bool) -> Result<(), String> {
         let flow = r#"{ from = "a", to = "b", protocol = "rbudp", rate = "50M", size = "1MB" }"#;
         let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn each_chunk_has_its_own_time() {
+    fn each_chunk_has_its_own_time_limit() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         for chunk in 0..10 {
             missing_digests.begin(chunk);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_waits_again_has_a_new_time() {
+    fn a_chunk_that_waits_again_gets_the_whole_time_again() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         (0..2).for_each(|chunk| missing_digests.begin(chunk));
         // Chunk 1 gets its digest during this time, fails verification, and arrives again.
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_this_host_does_not_count_against_the_other() {
+    fn a_pause_of_this_host_does_not_count_against_the_sender() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         missing_digests.begin(0);
         for _ in 0..100 {

@@ -16,8 +16,8 @@ use crate::scenario::{Amount, Congestion, Tcp};
 const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
-/// Minimum for the maximum size of a TCP buffer in bytes, without a configured window: more than
-/// twice the data in flight at 10 Gbit/s and 100 ms.
+/// Without a configured window, the kernel's limit for a TCP buffer is raised to this many bytes:
+/// more than twice the data in flight at 10 Gbit/s and 100 ms.
 const LARGEST_BUFFER: u64 = 256 << 20;
 
 pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), String> {
