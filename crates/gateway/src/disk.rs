@@ -18,7 +18,8 @@ pub(crate) enum Client {
     User(String),
     /// The network of a request without a token, or with a token without a name.
     Network(Network),
-    /// One such request from this host, where a proxy may send the requests of many clients.
+    /// One request without a token's name from this host, where a proxy may send the requests of
+    /// many clients.
     Request(u64),
 }
 

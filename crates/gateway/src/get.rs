@@ -154,7 +154,7 @@ mod tests {
     use crate::shared::tests::shared;
 
     #[tokio::test]
-    async fn the_status_of_a_file_that_cannot_be_opened_has_the_reason() {
+    async fn the_status_tells_why_a_file_cannot_be_opened() {
         let top = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("loop", top.path().join("loop")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(top.path().join("socket")).unwrap();

@@ -67,8 +67,8 @@ fn kind(kind: NameKind) -> FileType {
         NameKind::Pipe => FileType::NamedPipe,
         NameKind::CharDevice => FileType::CharDevice,
         NameKind::BlockDevice => FileType::BlockDevice,
-        // An older server says only `Other`. The file is then shown as a socket: nobody can open
-        // one, or wait at it.
+        // An older server says only `Other`. The file is then shown as a socket, because opening a
+        // socket fails at once.
         NameKind::Socket | NameKind::Other => FileType::Socket,
     }
 }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_goes_wherever_its_address_goes() {
+    fn host_canonical_and_at_port_keep_the_zone_of_an_address() {
         let zoned: SocketAddr = "[fe80::1%7]:9".parse().unwrap();
         assert_eq!((host(zoned).as_str(), canonical(zoned)), ("fe80::1%7", zoned));
         assert_eq!(at_port(zoned, 8).to_string(), "[fe80::1%7]:8");

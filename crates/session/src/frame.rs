@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_goodbye_is_bounded_and_printable(bytes: Vec<u8>) {
+        fn any_goodbye_gives_an_error_without_control_characters_or_none(bytes: Vec<u8>) {
             if let Some(error) = decode_goodbye(&bytes, PEER) {
                 prop_assert!(!error.what.contains(char::is_control));
             }

@@ -1,5 +1,5 @@
-//! Tries the addresses of one server over UDP and TCP. The first complete session wins (after RFC
-//! 8305).
+//! Tries the addresses of one server over UDP and TCP. The first complete session wins, as in
+//! RFC 8305.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endless_line_takes_no_more_memory_than_the_longest_line() {
+    fn a_line_beyond_the_limit_is_truncated_and_the_next_line_is_read_whole() {
         let long = vec![b'x'; 3 * MAX_LINE as usize];
         let mut from = io::Cursor::new([&long[..], b"\nnext\n\nlast"].concat());
         assert_eq!(read_line(&mut from).unwrap().unwrap().len() as u64, MAX_LINE);

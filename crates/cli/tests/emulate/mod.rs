@@ -111,7 +111,7 @@ fn runs_start_in_the_order_in_which_they_are_given() {
     let ended = need!(emulate(&runs));
     ended.is(0, &[]);
     let number = |nth| -> u32 {
-        let text = fs::read_to_string(path(nth)).expect("each has told");
+        let text = fs::read_to_string(path(nth)).expect("each command wrote its id");
         text.trim().parse().expect("a number")
     };
     let numbers = [0, 1, 2].map(number);
@@ -119,7 +119,7 @@ fn runs_start_in_the_order_in_which_they_are_given() {
 }
 
 #[test]
-fn an_impossible_scenario_is_a_usage_error_with_the_reason() {
+fn an_impossible_path_host_or_program_is_a_usage_error_with_the_reason() {
     let wrong: [(&[&str], &str); 6] = [
         (&["--rate", "1G", "--queue", "100B", "--", "true"], "smaller than a packet"),
         (&["--queue", "1bdp", "--", "true"], "needs --rate"),

@@ -45,7 +45,7 @@ pub struct AddressRule {
     validated: IpAddr,
     current: Option<Path>,
     pending: Option<Pending>,
-    /// How long an address stays pending before another replaces it.
+    /// Minimum time that an address stays pending before another address replaces it.
     hold: Span,
 }
 
@@ -113,8 +113,8 @@ impl AddressRule {
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
             // The newest unvalidated address counts, so an old path that still delivers cannot
-            // delay a move. But each address stays pending for a while, so that two addresses do
-            // not replace each other before an echo can arrive: each time for twice as long.
+            // delay a move. But each address stays pending for at least `hold`, which doubles at
+            // each replacement: at last an echo arrives before the other address takes over.
             if let Some(pending) = &self.pending {
                 if now.since(pending.since) < self.hold {
                     return Advice::Nothing;

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_flows_are_announced_than_the_limit_even_after_a_wrong_address() {
+    fn announcements_stay_within_the_limit_even_if_another_address_opened_the_flow() {
         let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         assert_eq!(offer(&mut hold, START, 5_000, 1, 100), EarlyVerdict::Held);
@@ -343,7 +343,7 @@ mod tests {
         }
         hold.announce(START, FlowId(5_000), address(2));
         assert_eq!(hold.announced.len(), MAX_EXPECTED);
-        assert!(hold.take(FlowId(5_000)).is_none(), "the datagram of the wrong address went");
+        assert!(hold.take(FlowId(5_000)).is_none(), "the wrong address's datagram is dropped");
     }
 
     #[test]
@@ -495,7 +495,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn the_limits_hold(offers in proptest::collection::vec(
+        fn kept_bytes_obey_the_flow_and_total_limits(offers in proptest::collection::vec(
             (0u32..40, 1u8..30, 0usize..60_000), 0..3_000))
         {
             let mut hold = EarlyDatagrams::default();

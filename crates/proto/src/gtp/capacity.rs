@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_the_host_count_if_they_are_a_higher_loss_than_the_flows() {
+    fn drops_at_the_hosts_socket_count_if_their_loss_exceeds_the_loss_of_the_flows() {
         let whole = Totals { loss: 0.05, unmeasured: 7.0, ..Totals::default() };
         let half = Span::from_millis(500);
         let expected =
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ceiling_a_loss_above_the_first_threshold_is_one() {
+    fn without_a_ceiling_a_loss_above_the_first_threshold_sets_one() {
         let after = |loss| {
             let mut capacity = Capacity::new();
             capacity.on_train(1e9, 31);
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_share_loss_below_the_requested_rate_shows_a_ceiling_and_above_it_does_not() {
+    fn with_a_receive_share_loss_shows_a_ceiling_only_if_less_arrives_than_was_requested() {
         let after = |current| {
             let rules = Rules { receive_share: 0.5, ..rules() };
             let mut capacity = Capacity::new();

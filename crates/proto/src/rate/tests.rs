@@ -38,8 +38,7 @@ struct Path {
 const STALL_EVERY: Span = Span::from_millis(100);
 
 struct Run {
-    /// Arrival rate after the start-up, as a share of the path's first capacity without the part
-    /// that is lost at random.
+    /// Arrival rate after the start-up, divided by the path's initial capacity × (1 − random loss).
     goodput: f64,
     /// Share of the datagrams sent after the start-up that the queue or a full socket dropped.
     dropped: f64,
@@ -269,7 +268,7 @@ fn the_rate_is_found_from_slow_to_fast_on_short_and_long_paths() {
 }
 
 #[test]
-fn a_host_that_reads_its_socket_rarely_does_not_mislead() {
+fn a_host_that_reads_its_socket_rarely_does_not_mislead_the_sender() {
     for (mbps, rtt) in [(100, 200), (1_000, 200), (1_000, 100_000), (10_000, 20_000)] {
         for look in [50, 300, 1_000] {
             for bdps in [0.1, 1.0] {
@@ -322,7 +321,7 @@ fn random_loss_does_not_bring_the_rate_down() {
 }
 
 #[test]
-fn loss_that_is_there_from_the_start_is_found_to_be_the_paths_own() {
+fn random_loss_from_the_start_is_recognised_and_does_not_lower_the_goodput() {
     for loss in [0.0, 0.001, 0.01, 0.05] {
         for look in [1, 150_000, 400_000] {
             let mut path = path(957, 100_000, 1.0, loss);
