@@ -48,8 +48,8 @@ struct Running {
 }
 
 impl Ends {
-    /// Returns the calls of one program: at the client if `is_client`, else at the server. `is_late`
-    /// says whether the other side made earlier calls that this side does not know.
+    /// Returns the calls of one program: at the client if `is_client`, else at the server.
+    /// `is_late` says whether the other side made earlier calls that this side does not know.
     pub(crate) fn new(is_client: bool, is_late: bool, methods: Methods, rpc: Rpc) -> Ends {
         Ends {
             begun: Instant::now(),

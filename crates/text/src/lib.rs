@@ -37,8 +37,8 @@ pub fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Returns what is wrong with the `mode` of a file that holds a secret; `None` if only its owner may
-/// use the file.
+/// Returns what is wrong with the `mode` of a file that holds a secret; `None` if only its owner
+/// may use the file.
 pub fn used_by_others(path: &Path, mode: u32) -> Option<String> {
     let is_private = mode & 0o077 == 0;
     (!is_private)

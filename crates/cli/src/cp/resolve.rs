@@ -438,8 +438,8 @@ fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, 
     Ok(filters)
 }
 
-/// Reads the token. Returns with it a warning if other users can use the file. Errors do not contain
-/// the token.
+/// Reads the token. Returns with it a warning if other users can use the file. Errors do not
+/// contain the token.
 fn token(file: &Path) -> Result<(String, Option<String>), Error> {
     let mut text = String::new();
     let read = fs::File::open(file).and_then(|open| {

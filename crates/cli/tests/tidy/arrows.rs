@@ -94,13 +94,14 @@ fn architecture_md_names_every_external_dependency() {
 }
 
 /// The workspace crates that every file of the command line may use.
-const CLI_IMPORTS: [&str; 6] = [
+const CLI_IMPORTS: [&str; 7] = [
     "longhaul",
     "longhaul_experiments",
     "longhaul_gateway",
     "longhaul_mount",
     "longhaul_proto",
     "longhaul_testbed",
+    "longhaul_text",
 ];
 
 /// The folder of `longhaul doctor`, and the crate that its files may also use.

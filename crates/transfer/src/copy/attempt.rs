@@ -279,10 +279,9 @@ impl<'a> Attempt<'a> {
         if session.carrier != "ssh" {
             self.open_streams(&terms, &session, stream_ends);
         }
-        let request = self.request(&terms, flow.0, age);
         let _watch = terms.protocol.and_then(|_| self.watch_udp(&session));
         let mut wire = Wire::new(session, self.part.shared.memory.messages());
-        wire.outbox().send(Message::Request(request));
+        wire.outbox().send(Message::Request(self.request(&terms, flow.0, age)));
         let board = self.hooks.board.clone();
         let block = terms.block(terms.datagram);
         let (suite, protocol, tries) = (terms.suite, terms.protocol, terms.try_streams);

@@ -217,10 +217,7 @@ async fn run(
                     break result;
                 }
             }
-            _ = tidying.tick() => {
-                server.refusals.flush();
-                view.channels.expire();
-            }
+            _ = tidying.tick() => view.tidy(),
             order = orders.recv() => match order {
                 Some(Order::Allow(list, tell)) => {
                     // The caller may be gone.

@@ -60,7 +60,7 @@ impl Pulls {
         let permits = async { (self.pulls.take(peer).await, self.walks.take(peer).await) };
         let (_permit, walking) = timeout(self.patience, permits).await.map_err(|_| {
             let what = format!("the running pulls leave no room for another pull of {peer}");
-            Error::new(ErrorKind::Unfinished, what).advise("wait for a pull to end")
+            Error::new(ErrorKind::Unfinished, what).busy().advise("wait for a pull to end")
         })?;
         Ok(Pull { memory: PullMemory { list, _permit }, walking })
     }

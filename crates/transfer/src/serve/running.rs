@@ -46,7 +46,7 @@ impl Server {
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
         let counted = self.requests.enter(peer, REQUESTS_OF_ONE).ok_or_else(|| {
             let what = format!("{peer} has {REQUESTS_OF_ONE} requests here, which is the limit");
-            Error::new(ErrorKind::Unfinished, what).advise("wait for a request to end")
+            Error::new(ErrorKind::Unfinished, what).busy().advise("wait for a request to end")
         })?;
         self.run(self.door.right(peer, access), Some(counted))
     }

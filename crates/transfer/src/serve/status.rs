@@ -35,6 +35,12 @@ pub(super) struct View {
 }
 
 impl View {
+    /// Logs the refusals that were held back, and drops the rooms whose time is over.
+    pub(super) fn tidy(&self) {
+        self.server.refusals.flush();
+        self.channels.expire();
+    }
+
     pub(super) async fn now(&self) -> ServerStatus {
         let size = match &self.shared {
             Some(shared) => shared.size().await,
