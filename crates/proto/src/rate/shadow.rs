@@ -41,12 +41,10 @@
 //! the one-way delay. Clock drift does not look like a queue, because it does not change the
 //! round-trip time.
 
-mod queue;
 mod windows;
 
 use alloc::vec::Vec;
 
-use self::queue::{Queue, RoundQueue};
 use self::windows::Windows;
 use super::asked::Asked;
 use super::departures::Departures;
@@ -198,6 +196,69 @@ struct Shown {
     queue: Option<RoundQueue>,
     /// Whether the round contains a train of ours.
     has_train: bool,
+}
+
+/// Length of the path's queue in one round, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct RoundQueue {
+    mean: f64,
+    shortest: f64,
+    longest: f64,
+}
+
+/// Length of the path's queue, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    /// Smallest one-way delay towards the receiver, including the offset between the two clocks.
+    base: f64,
+    now: f64,
+    sum: f64,
+    count: f64,
+    shortest: f64,
+    longest: f64,
+    /// The part of the queue that our own datagrams made.
+    own: f64,
+}
+
+impl Queue {
+    const NEW: Queue = Queue {
+        base: f64::INFINITY,
+        now: 0.0,
+        sum: 0.0,
+        count: 0.0,
+        shortest: f64::INFINITY,
+        longest: 0.0,
+        own: 0.0,
+    };
+
+    /// Takes in a sample: `delay` is the one-way delay by the two clocks, `rise` is the rise of
+    /// the round-trip time above its minimum, both in seconds.
+    fn note(&mut self, delay: f64, rise: f64) {
+        self.base = self.base.min(delay);
+        self.now = (delay - self.base).min(rise).max(0.0);
+        (self.sum, self.count) = (self.sum + self.now, self.count + 1.0);
+        self.shortest = self.shortest.min(self.now);
+        self.longest = self.longest.max(self.now);
+    }
+
+    /// Ends a round and returns its queue; `None` without a sample.
+    fn close(&mut self) -> Option<RoundQueue> {
+        let Queue { sum, count, shortest, longest, .. } = *self;
+        *self = Queue { base: self.base, now: self.now, own: self.own, ..Queue::NEW };
+        (count > 0.0).then(|| RoundQueue { mean: sum / count, shortest, longest })
+    }
+
+    /// Returns the other flows' part of a queue of `queue` seconds, after a round of `span` seconds
+    /// in which we sent `load` times the capacity.
+    fn of_others(&mut self, queue: f64, load: f64, span: f64) -> f64 {
+        self.own = (self.own + (load - 1.0) * span).clamp(0.0, queue);
+        queue - self.own
+    }
+
+    /// Attributes the whole queue to our own datagrams, because its origin is unknown.
+    fn take_all(&mut self) {
+        self.own = f64::INFINITY;
+    }
 }
 
 impl Shadow {
