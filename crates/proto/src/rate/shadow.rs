@@ -152,8 +152,6 @@ pub(crate) struct Shadow {
     weight: Weight,
     /// Our share of the path in the last round.
     part: f64,
-    /// Rate at arrival in the last round, in bits a second.
-    arrived: f64,
     /// A loss that has not been judged: our share and the window before the loss, and the time
     /// of the loss.
     judged: Option<(f64, f64, Time)>,
@@ -164,7 +162,7 @@ pub(crate) struct Shadow {
     /// [`Shadow::cap`] at the last report after which no windows were in use.
     capped: Rate,
     shared_at: Time,
-    /// When a sample last showed a path without a queue, or no window was in use.
+    /// When the path last had no queue, or no window was in use.
     drained: Time,
     /// The shadow window's rate, in bits a second.
     rate: f64,
@@ -192,18 +190,10 @@ struct Shown {
     left: f64,
     /// Rate at arrival, in bits a second.
     arrived: f64,
-    /// Queue of the path, if a sample showed it.
-    queue: Option<RoundQueue>,
+    /// Mean and longest queue of the path, in seconds, if a sample showed it.
+    queue: Option<(f64, f64)>,
     /// Whether the round contains a train of ours.
     has_train: bool,
-}
-
-/// Length of the path's queue in one round, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct RoundQueue {
-    mean: f64,
-    shortest: f64,
-    longest: f64,
 }
 
 /// Length of the path's queue, in seconds.
@@ -214,22 +204,14 @@ struct Queue {
     now: f64,
     sum: f64,
     count: f64,
-    shortest: f64,
     longest: f64,
     /// The part of the queue that our own datagrams made.
     own: f64,
 }
 
 impl Queue {
-    const NEW: Queue = Queue {
-        base: f64::INFINITY,
-        now: 0.0,
-        sum: 0.0,
-        count: 0.0,
-        shortest: f64::INFINITY,
-        longest: 0.0,
-        own: 0.0,
-    };
+    const NEW: Queue =
+        Queue { base: f64::INFINITY, now: 0.0, sum: 0.0, count: 0.0, longest: 0.0, own: 0.0 };
 
     /// Takes in a sample: `delay` is the one-way delay by the two clocks, `rise` is the rise of
     /// the round-trip time above its minimum, both in seconds.
@@ -237,15 +219,14 @@ impl Queue {
         self.base = self.base.min(delay);
         self.now = (delay - self.base).min(rise).max(0.0);
         (self.sum, self.count) = (self.sum + self.now, self.count + 1.0);
-        self.shortest = self.shortest.min(self.now);
         self.longest = self.longest.max(self.now);
     }
 
-    /// Ends a round and returns its queue; `None` without a sample.
-    fn close(&mut self) -> Option<RoundQueue> {
-        let Queue { sum, count, shortest, longest, .. } = *self;
-        *self = Queue { base: self.base, now: self.now, own: self.own, ..Queue::NEW };
-        (count > 0.0).then(|| RoundQueue { mean: sum / count, shortest, longest })
+    /// Ends a round and returns the mean and the maximum of its samples; `None` without a sample.
+    fn close(&mut self) -> Option<(f64, f64)> {
+        let shown = (self.count > 0.0).then_some((self.sum / self.count, self.longest));
+        (self.sum, self.count, self.longest) = (0.0, 0.0, 0.0);
+        shown
     }
 
     /// Returns the other flows' part of a queue of `queue` seconds, after a round of `span` seconds
@@ -283,7 +264,6 @@ impl Shadow {
             windows: None,
             weight,
             part: 1.0,
-            arrived: 0.0,
             judged: None,
             held: (Time::ZERO, 0.0),
             has_queue: false,
@@ -389,7 +369,7 @@ impl Shadow {
         // While a queue persists, our arrival rate is what the path gives us. The cap is never
         // computed from less than the least capacity that the trains prove.
         let cap = |carries: f64| {
-            let arrived = self.arrived.max(self.at_least(carries));
+            let arrived = (self.part * carries).max(self.at_least(carries));
             DRAINS * arrived / (1.0 - self.path_loss().min(0.9))
         };
         Rate::from_bps_f64(known.map_or(f64::INFINITY, cap))
@@ -405,8 +385,8 @@ impl Shadow {
 
     /// Whether other flows have a queue, after a round on a path with this capacity in bits a
     /// second.
-    fn is_shared(&mut self, now: Time, rtt: f64, carries: f64, shown: &Shown) -> bool {
-        let Some(queue) = shown.queue else {
+    fn is_shared(&mut self, rtt: f64, carries: f64, shown: &Shown) -> bool {
+        let Some((queue, longest)) = shown.queue else {
             self.has_queue = false;
             return false;
         };
@@ -416,33 +396,32 @@ impl Shadow {
         let margin = (rtt * QUEUE_SHARE).max(LEAST_QUEUE) + train / carries;
         // A train may overfill a short queue; the train's losses are not the path's own.
         let is_calm = self.after_train == 0 || self.windows.is_some();
-        if is_calm && queue.longest.max(self.longest) < margin {
+        if is_calm && longest.max(self.longest) < margin {
             let (sent, lost) = self.calm;
             let (sent, lost) = (sent + shown.sent as f64, lost + (shown.sent - shown.came) as f64);
             let kept = if sent > CALM_MOST { 0.5 } else { 1.0 };
             self.calm = (sent * kept, lost * kept);
         }
-        self.longest = queue.longest;
-        self.has_queue = queue.mean > margin;
-        if queue.shortest <= margin {
-            self.drained = now;
-        }
+        self.longest = longest;
+        self.has_queue = queue > margin;
         // A queue that may be our own is not counted as a queue of others.
-        self.queue.of_others(queue.mean, shown.left / self.at_least(carries), shown.span) > margin
+        self.queue.of_others(queue, shown.left / self.at_least(carries), shown.span) > margin
     }
 
     fn on_round(&mut self, now: Time, rtt: f64, shown: &Shown) {
         let Some(carries) = self.carries() else { return };
         self.fits = self.train_bits() / carries < rtt * FITS;
         let lossless = shown.arrived / (1.0 - self.trains.path_loss().min(0.9));
-        (self.part, self.arrived) = (lossless / carries, shown.arrived);
-        let is_shared = self.is_shared(now, rtt, carries, shown);
+        self.part = lossless / carries;
+        let is_shared = self.is_shared(rtt, carries, shown);
         let (is_own, long) = (self.is_own_loss(shown.sent, shown.came), rtt + self.queue.now);
         if is_shared {
             self.shared_at = now;
         }
-        if self.windows.is_none() {
+        if !self.has_queue || self.windows.is_none() {
             self.drained = now;
+        }
+        if self.windows.is_none() {
             if self.enters(is_shared) {
                 self.enter(now, lossless * long / self.datagram);
             }

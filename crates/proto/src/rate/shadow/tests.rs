@@ -31,8 +31,7 @@ fn windows(shadow: &Shadow) -> f64 {
 fn round(load: f64, queue: f64) -> Shown {
     let sent = (1_000.0 * load) as u64;
     let left = load * 100.0 * MBPS;
-    let queue = RoundQueue { mean: queue, shortest: queue, longest: queue };
-    let (came, arrived, queue) = (sent, left, Some(queue));
+    let (came, arrived, queue) = (sent, left, Some((queue, queue)));
     Shown { sent, came, span: 0.1, left, arrived, queue, has_train: false }
 }
 
@@ -49,19 +48,16 @@ fn feedback(pulse: &Pulse, sample: Option<Span>) -> Feedback<'_> {
 }
 
 #[test]
-fn a_round_has_a_mean_a_shortest_and_a_longest_queue_capped_by_the_round_trip_rise() {
+fn a_round_has_a_mean_and_a_longest_queue_capped_by_the_round_trip_rise() {
     let mut queue = Queue::NEW;
     assert_eq!(queue.close(), None);
     queue.note(5.0, 1.0);
     queue.note(5.03, 0.02);
     queue.note(5.016, 0.5);
-    let first = queue.close().unwrap();
-    is(first.mean, 0.012);
-    is(first.shortest, 0.0);
-    is(first.longest, 0.02);
+    let (mean, longest) = queue.close().unwrap();
+    is(mean, 0.012);
+    is(longest, 0.02);
     assert_eq!(queue.close(), None);
-    queue.note(5.03, 0.02);
-    is(queue.close().unwrap().shortest, 0.02);
 }
 
 #[test]
@@ -83,7 +79,7 @@ fn rounds_without_a_queue_show_the_paths_own_loss() {
     let mut shadow = shadow();
     let mut lossy = |queue, lost: u64| {
         let shown = Shown { came: 100 - lost, ..Shown { sent: 100, ..round(0.5, queue) } };
-        shadow.is_shared(Time::ZERO, RTT, 100.0 * MBPS, &shown);
+        shadow.is_shared(RTT, 100.0 * MBPS, &shown);
         shadow.path_loss()
     };
     is(lossy(0.0, 4), 0.0);
@@ -93,12 +89,7 @@ fn rounds_without_a_queue_show_the_paths_own_loss() {
     is(lossy(0.0, 90), 0.02);
     is(lossy(0.0, 2), 0.02);
     shadow.calm = (19_950.0, 399.0);
-    shadow.is_shared(
-        Time::ZERO,
-        RTT,
-        100.0 * MBPS,
-        &Shown { sent: 100, came: 99, ..round(0.5, 0.0) },
-    );
+    shadow.is_shared(RTT, 100.0 * MBPS, &Shown { sent: 100, came: 99, ..round(0.5, 0.0) });
     assert_eq!(shadow.calm, (10_025.0, 200.0));
 }
 
@@ -119,16 +110,16 @@ fn one_lost_datagram_counts_on_a_clean_path_and_loss_beyond_noise_elsewhere() {
 #[test]
 fn a_queue_shows_others_above_a_sixteenth_of_the_round_trip_and_more_near_a_train() {
     let carries = 100.0 * MBPS;
-    let shared = |rtt, queue| shadow().is_shared(Time::ZERO, rtt, carries, &round(0.9, queue));
+    let shared = |rtt, queue| shadow().is_shared(rtt, carries, &round(0.9, queue));
     assert_eq!([shared(RTT, 0.006_2), shared(RTT, 0.006_3)], [false, true]);
     assert_eq!([shared(0.001, 0.001_4), shared(0.001, 0.001_6)], [false, true]);
     // A train of 32 datagrams may add 3.2 ms of queue, in its own round and in the next two.
     let mut shadow = shadow();
     let with = Shown { has_train: true, ..round(0.9, 0.009) };
-    assert!(!shadow.is_shared(Time::ZERO, RTT, carries, &with));
-    let mut next = || shadow.is_shared(Time::ZERO, RTT, carries, &round(0.9, 0.009));
+    assert!(!shadow.is_shared(RTT, carries, &with));
+    let mut next = || shadow.is_shared(RTT, carries, &round(0.9, 0.009));
     assert_eq!([next(), next(), next()], [false, false, true]);
-    assert!(!shadow.is_shared(Time::ZERO, RTT, carries, &Shown { queue: None, ..with }));
+    assert!(!shadow.is_shared(RTT, carries, &Shown { queue: None, ..with }));
 }
 
 #[test]
@@ -280,10 +271,10 @@ fn a_queue_that_a_mistimed_train_may_explain_is_not_attributed_to_others() {
     let carries = 1_000.0 * MBPS;
     let mut shadow = shadow();
     let load = |load: f64, queue| Shown { left: load * carries, ..round(load, queue) };
-    assert!(!shadow.is_shared(Time::ZERO, RTT, carries, &load(0.85, 0.015)));
+    assert!(!shadow.is_shared(RTT, carries, &load(0.85, 0.015)));
     // Below the lower bound of the capacity, every queue is attributed to others.
     let mut shadow = self::shadow();
-    assert!(shadow.is_shared(Time::ZERO, RTT, carries, &load(0.7, 0.015)));
+    assert!(shadow.is_shared(RTT, carries, &load(0.7, 0.015)));
 }
 
 #[test]
@@ -418,18 +409,6 @@ fn a_round_without_a_queue_or_without_a_window_counts_as_drained() {
 }
 
 #[test]
-fn a_round_whose_queue_was_gone_at_one_moment_counts_as_drained_but_not_without_a_sample() {
-    let mut shadow = shadow();
-    shadow.windows = Some(Windows::new(at(1.1), 300.0, 1, false));
-    let long = round(0.5, 0.05);
-    let emptied = RoundQueue { shortest: 0.0, ..long.queue.unwrap() };
-    shadow.on_round(at(1.2), 0.1, &Shown { queue: Some(emptied), ..long });
-    assert_eq!(shadow.drained, at(1.2));
-    shadow.on_round(at(1.3), 0.1, &Shown { queue: None, ..long });
-    assert_eq!(shadow.drained, at(1.2));
-}
-
-#[test]
 fn after_six_round_trips_a_loss_lowers_the_window_again() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
@@ -480,16 +459,6 @@ fn alone_a_queue_is_drained_at_97_percent_of_what_arrives_or_of_the_least_capaci
     shadow.calm = (149.0, 0.0);
     shadow.on_round(at(3.0), 0.016, &round(1.0, 0.0016));
     assert_eq!(shadow.cap(), Rate::from_bps_f64(f64::INFINITY));
-}
-
-#[test]
-fn the_cap_of_a_lossy_path_counts_the_loss_once() {
-    let mut shadow = shadow();
-    shadow.calm = (10_000.0, 500.0);
-    (shadow.has_queue, shadow.arrived) = (true, 98.0 * MBPS);
-    // Our share of the path is computed without the path's loss.
-    shadow.part = 0.98 / 0.95;
-    is(shadow.cap().as_bps() as f64 / MBPS, (0.97 * 98.0 * MBPS / 0.95).round() / MBPS);
 }
 
 #[test]
