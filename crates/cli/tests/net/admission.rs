@@ -212,7 +212,9 @@ fn the_pulls_of_one_id_are_limited_and_block_no_other_id() {
         for number in 1..=MOST {
             pulls.push(pull(&pair, &greedy, number).await.expect("it is below the limit"));
         }
-        let refused = pull(&pair, &greedy, MOST + 1).await.err().expect("it is one too many");
+        let Err(refused) = pull(&pair, &greedy, MOST + 1).await else {
+            panic!("it is one too many")
+        };
         assert!(refused.what.contains("no room for another pull"), "{refused}");
         let copied = tokio::task::spawn_blocking(move || Child::spawn(&mut copy).end()).await;
         let ended = pulls.pop().expect("there are many");
