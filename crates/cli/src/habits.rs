@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfamiliar_flag_gets_no_suggestion() {
+    fn a_flag_is_suggested_only_if_it_is_similar_to_the_unknown_one() {
         let said = |words: &[&str]| {
             let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
             explain(error, words[1]).to_string()

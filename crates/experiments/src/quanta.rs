@@ -340,9 +340,9 @@ pub(crate) static FIG7: Experiment = Experiment {
               682, and 2 MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 \
               Mbit/s, loss 0 %} without loss. longhaul is at most {-least [* | goodput | \
               difference]} % below the model, and up to {most [* | goodput | difference]} % above \
-              it where it needs one or two rounds fewer. By default longhaul adds coded symbols to \
-              the last rounds (`tail-copies` 2, [coded-repair](coded-repair.md)); this page does \
-              not use them.",
+              the model where longhaul needs one or two rounds fewer. By default longhaul adds \
+              coded symbols to the last rounds (`tail-copies` 2, \
+              [coded-repair](coded-repair.md)); this page does not use them.",
     set: Set::Quick,
 };
 

@@ -111,7 +111,7 @@ mod tests {
     use crate::catalogue;
 
     #[test]
-    fn every_scenario_of_the_folder_parses_and_those_of_pages_run_unchanged() {
+    fn every_scenario_of_the_folder_parses_and_every_embedded_one_is_in_the_folder() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
         let mut there = BTreeSet::new();
         for entry in fs::read_dir(folder).expect("the folder is there") {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_sets_keys_and_leaves_flows_out() {
+    fn a_variant_accepts_a_changed_key_and_leaves_flows_out() {
         let scenario = vary("gtp-fig11").only(&["tcp1", "tcp2"]).set("flow.tcp1.lasts", "5s");
         let flows = scenario.scenario().unwrap().flows;
         let starts: Vec<u64> =

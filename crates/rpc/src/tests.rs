@@ -121,7 +121,7 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
 }
 
 #[test]
-fn the_items_of_methods_that_call_back_at_the_same_time_belong_to_their_own_calls() {
+fn two_methods_that_call_back_at_the_same_time_each_send_items_on_their_own_call() {
     block_on(async {
         let open = Arc::new(Semaphore::new(0));
         let (mut methods, gate) = (Methods::default(), open.clone());
@@ -177,7 +177,7 @@ fn a_second_connection_of_a_program_ends_the_first_and_a_goodbye_forgets_the_pro
 fn a_goodbye_of_a_replaced_connection_does_not_forget_the_program() {
     block_on(async {
         let calls = Calls::new(Gate::default().methods());
-        // Which of two simultaneous events the server takes first is random.
+        // The server takes two simultaneous events in random order; 64 turns try both orders.
         for instance in 0..64 {
             let (mut first, serving) = begin(&calls, instance, true).await;
             first.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");

@@ -35,7 +35,7 @@ pub(super) struct Line {
     pub(super) below: Arc<Below>,
     /// Whether the other side has ended.
     peer_done: AtomicBool,
-    /// Whether the stream sends the content of files.
+    /// Whether the stream sends much data: files, or messages of a channel.
     is_bulk: AtomicBool,
 }
 
@@ -149,8 +149,8 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // After its goodbye the other side needs no more data. For a bulk stream wait nevertheless:
-        // a caller counts the stream until the call returns.
+        // After its goodbye the other side needs no more data. A bulk stream waits nevertheless: a
+        // server limits the number of bulk streams, and counts this one until the call returns.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}
@@ -248,15 +248,16 @@ impl FrameReader {
         FrameReader { input, line, ours, theirs: None, came: Vec::new(), start: 0 }
     }
 
-    /// Prepares for much data: over QUIC, allows 4 MiB unacknowledged, and 4 MiB unread on a
-    /// connection of only this stream.
+    /// Prepares for much data: over QUIC, allows 4 MiB unacknowledged, and 4 MiB unread if the
+    /// connection carries only this stream.
     pub fn expect_much(&self) {
         if let Some(keeper) = &self.line.below.quic {
             keeper.expect_much();
         }
     }
 
-    /// Prepares to send files: over QUIC, allows 32 MiB unacknowledged until the end.
+    /// Prepares to send files or messages of a channel: over QUIC, allows 32 MiB unacknowledged
+    /// until the stream ends.
     pub fn expect_bulk(&self) {
         if let Some(keeper) = &self.line.below.quic
             && !self.line.is_bulk.swap(true, Ordering::Relaxed)

@@ -23,7 +23,7 @@ fn pair(link: &str, flows: &[&str]) -> String {
 const WAN: &str = r#"rate = "100M", delay = "20ms", loss = "1%""#;
 
 #[test]
-fn the_same_seed_gives_the_same_outcome_and_another_one_another() {
+fn the_same_seed_gives_the_same_outcome_and_another_seed_gives_another_outcome() {
     let flows = [
         "protocol = \"rbudp\"\nsize = \"5MB\"\nrate = \"50M\"",
         "tcp = \"cubic\"\nsize = \"5MB\"",
@@ -139,7 +139,7 @@ fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
 }
 
 #[test]
-fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
+fn a_larger_send_buffer_delays_repairs_so_more_duplicates_arrive() {
     // `sabul-ornl` has no window, so the buffer fills.
     let duplicates = |buffer: &str| {
         let keys = format!("nic = \"20M\"\nsend-buffer = \"{buffer}\"");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_which_files_the_second_run_did_not_verify() {
+    fn the_table_says_how_many_files_the_second_run_did_not_verify() {
         assert_eq!(ended_by(true, 0), "done, verified (BLAKE3)");
         assert_eq!(ended_by(false, 2), "done, verified (BLAKE3) except 2 files of the first run");
         assert_eq!(ended_by(false, 0), "done, NOT verified");

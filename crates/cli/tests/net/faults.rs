@@ -285,7 +285,8 @@ fn the_creation_of_files_limits_a_copy_of_many_small_files() {
 
 #[test]
 fn three_copies_onto_a_slow_disk_lose_nothing_for_want_of_memory() {
-    // Each copy reserves 32 of the 64 MiB, so the third one waits.
+    // Each copy reserves 32 of the 64 MiB, and the other 32 MiB stay free for other clients. So the
+    // copies of this client run one after another.
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(60_000_000);
     serve_slowly(&mut pair, &slow, "64Mi");

@@ -343,7 +343,7 @@ fn help_and_version_go_to_stdout() {
 }
 
 #[test]
-fn completions_know_every_shell_and_the_flags() {
+fn completions_of_bash_zsh_and_fish_contain_the_flags() {
     for shell in ["bash", "zsh", "fish"] {
         let script = longhaul(&["completions", shell]).stdout;
         assert!(script.contains("bwlimit"), "{shell}");

@@ -82,16 +82,16 @@ pub(super) static SCALE: Experiment = Experiment {
     source: "No paper measures this scale; the paper on GTP stops at eight flows",
     setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included) send to one receiver \
             of 1, 10 or 100 Gbit/s. Their round-trip times are 1, 3, 10, 20, 30, 50, 80, 120, 200 \
-            and 300 ms, repeated for further senders, and they start at 0 s. One more sender, with \
-            a round trip of 50 ms, joins at 3 s. The switch port before the receiver has a queue \
-            of 5 ms. Each sender's card has 1 Gbit/s too, which the sender reports at set-up; the \
-            receiver's card is not a limit. The receiver knows the rate of its link, and senders \
-            wait for its first request. Aggregate and fairness (Jain's index) are measured from 2 \
-            to 3 s, loss over all 5 s. The model is the object data that the links carry in full \
-            packets. The rows `fair after a join within` have the time from the join until the \
-            late flow's rate over 50 ms stays within 10 % of the others' mean. A decision computes \
-            all shares. A look is one step of a decision: it compares two flows or computes one \
-            share. In the table of looks the model is N log2 N for N senders.",
+            and 300 ms, repeated for further senders. These senders start at 0 s. One more sender, \
+            with a round trip of 50 ms, joins at 3 s. The switch port before the receiver has a \
+            queue of 5 ms. Each sender's card has 1 Gbit/s too, which the sender reports at \
+            set-up; the receiver's card is not a limit. The receiver knows the rate of its link, \
+            and senders wait for its first request. Aggregate and fairness (Jain's index) are \
+            measured from 2 to 3 s, loss over all 5 s. The model is the object data that the links \
+            carry in full packets. The rows `fair after a join within` have the time from the join \
+            until the late flow's rate over 50 ms stays within 10 % of the others' mean. A \
+            decision computes all shares. A look is one step of a decision: it compares two flows \
+            or computes one share. In the table of looks the model is N log2 N for N senders.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {
             let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;

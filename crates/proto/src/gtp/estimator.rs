@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_below_the_target_count_in_a_row_and_the_best_of_them_is_followed() {
+    fn the_estimate_follows_the_best_of_several_intervals_in_a_row_below_the_target() {
         let rules = Rules { patience: 2, ..Rules::new(&Settings::default()) };
         let mut ce = Estimator::new(1000.0);
         let mut after = |total: f64, bound: f64| {
@@ -162,7 +162,7 @@ mod tests {
         };
         assert_eq!(after(60.0, 1000.0), 1000.0);
         assert_eq!(after(100.0, 1000.0), 102.0, "an interval at the target begins a new row");
-        assert_eq!(after(50.0, 80.0), 80.0, "the bound holds meanwhile");
+        assert_eq!(after(50.0, 80.0), 80.0, "the bound also limits a kept estimate");
         assert_eq!(after(40.0, 1000.0), 51.0, "the best of this row was 50");
         assert_eq!(after(45.0, 1000.0), 51.0);
         assert_eq!(after(30.0, 1000.0), 45.9);

@@ -26,8 +26,8 @@
 //! - A loss report about a block that was resent less than a round trip ago is ignored: the
 //!   receiver made the report before the block could arrive.
 //! - At most 32 loss reports are sent in a SYN interval; other reports wait for the next.
-//! - The rate is at least one datagram in a SYN interval. An interval without sending does not
-//!   raise the rate.
+//! - The rate is at least one datagram in a SYN interval, or the user's rate if that is lower. An
+//!   interval without sending does not raise the rate.
 //!
 //! The paper's outlook (section 7) names two ideas. One is "to use bandwidth estimation techniques
 //! to set the rate control parameters". This sender estimates the bandwidth only at the start, with

@@ -7,7 +7,7 @@ const MAX_PACKETS: usize = 1 << 24;
 
 impl Loss {
     /// Parses losses packet by packet: `1` for a lost packet, `0` for one that arrived. The pattern
-    /// repeats after its end. White space is ignored, and `#` to the end of its line.
+    /// repeats after its end. Ignores white space, and comments from `#` to the end of the line.
     ///
     /// # Errors
     /// Another character, no packet, or more than 16,777,216 packets.
@@ -29,7 +29,8 @@ impl Loss {
     }
 
     /// Parses the gaps between losses, separated by white space: how many packets arrive before
-    /// each lost one. The pattern repeats after its end. Ignores `#` to the end of its line.
+    /// each lost one. The pattern repeats after its end. Ignores comments from `#` to the end of
+    /// the line.
     pub(crate) fn from_gaps(text: &str) -> Result<Loss, SpecError> {
         let mut pattern = Vec::new();
         for (line, content) in lines(text) {

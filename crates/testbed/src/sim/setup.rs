@@ -31,14 +31,14 @@ pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {
     })
 }
 
-/// Checks that the protocol and its settings exist.
+/// Checks that the protocol exists, and that its settings exist and have valid values.
 pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
     settings(copy).map(drop)
 }
 
 /// The setup of a copy of `object` bytes over a route of `rtt`, in packets of up to `mtu` bytes. If
-/// the memory is `limited`, the object is divided into chunks, so that the data of each chunk can
-/// leave the memory once the chunk is complete.
+/// the memory is `limited`, even an object of one segment is divided into chunks, so that the data
+/// of each chunk can leave the memory as soon as the chunk is complete.
 pub(super) fn setup(
     copy: &Transfer,
     flow: FlowId,

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_path_waits_200_ms_longer_and_backs_off() {
+    fn the_timeout_of_a_steady_path_is_rtt_plus_200_ms_and_doubles_on_each_back_off() {
         let mut rto = Rto::new();
         (0..200).for_each(|_| rto.sample(MS(10)));
         let steady = rto.timeout();

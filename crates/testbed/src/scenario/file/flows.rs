@@ -25,7 +25,8 @@ const CONGESTION: [(&str, Congestion); 3] =
 const STRATEGY: [(&str, Strategy); 3] =
     [("naive", Strategy::Naive), ("scatter", Strategy::Scatter), ("fake", Strategy::Fake)];
 
-/// The flows of an entry (`nth`): `copies` for each pair of `hosts` that match its names.
+/// The flows of the entry number `nth` (from 0): as many as the key `copies` says for each pair of
+/// `hosts` that matches the entry's names.
 pub(super) fn flows(
     entry: &Section<'_>,
     hosts: &[&str],
