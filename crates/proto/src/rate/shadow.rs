@@ -367,7 +367,8 @@ impl Shadow {
         let drains = self.has_queue && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();
         // `part` already contains the path's own loss, so that loss counts twice. With the loss
-        // counted once, nine instead of three cells of `auto-grid` alone are 2 points below `Trains`.
+        // counted once, nine instead of three cells of `auto-grid` alone are 2 points below
+        // `Trains`.
         // While a queue persists, our arrival rate is what the path gives us. The cap is never
         // computed from less than the least capacity that the trains prove.
         let cap = |carries: f64| {
