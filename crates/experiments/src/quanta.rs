@@ -471,11 +471,12 @@ pub(crate) static STREAMING: Experiment = Experiment {
               lost datagram makes a payload late: with loss a payload takes {10 frames at 288 \
               Mbit/s, loss 0.1 % | difference} to {10 frames at 400 Mbit/s, loss 0.1 % | \
               difference} % longer than in the model, because the repair takes a round trip. \
-              longhaul needs exactly the paper's 288 Mbit/s. Over real sockets a payload takes \
-              {-[10 frames at 288 Mbit/s, loss 0 % | from simulated]} % less time without loss, \
-              and {10 frames at 400 Mbit/s, loss 0.1 % | from simulated} to {10 frames at 288 \
-              Mbit/s, loss 0.1 % | from simulated} % more with loss. On a path that loses \
-              packets, a stream needs a rate or a delay that leaves time for one more round trip.",
+              longhaul needs exactly the paper's 288 Mbit/s. Compared with the simulation, a \
+              payload over real sockets takes {-[10 frames at 288 Mbit/s, loss 0 % | from \
+              simulated]} % less time without loss, and {10 frames at 400 Mbit/s, loss 0.1 % | \
+              from simulated} to {10 frames at 288 Mbit/s, loss 0.1 % | from simulated} % more \
+              with loss. On a path that loses packets, a stream needs a rate or a delay that \
+              leaves time for one more round trip.",
     set: Set::Quick,
 };
 

@@ -127,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_name_never_repeats() {
+    fn two_unique_names_for_one_file_differ() {
         assert_ne!(unique(b"a"), unique(b"a"));
     }
 
     #[test]
-    fn a_unique_name_is_recognised_by_its_name_at_any_length() {
+    fn a_unique_name_is_recognised_with_the_name_of_its_file_at_any_length() {
         for len in [1, 8, 228, 229, 230, 255] {
             let name = vec![b'x'; len];
             let ours = unique(&name);

@@ -125,7 +125,7 @@ async fn a_failed_call_has_a_code_for_its_reason() {
 }
 
 #[tokio::test]
-async fn a_call_to_a_method_that_hangs_ends_at_its_deadline_and_a_dropped_one_stops_its_method() {
+async fn a_hanging_call_ends_at_its_deadline_and_a_dropped_call_stops_its_method() {
     let (rig, begun, dropped) = (Rig::new(), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begins, drops) = (begun.clone(), dropped.clone());
     let hang = move |(): (), _: RpcCall| {
@@ -156,7 +156,7 @@ async fn a_call_to_a_method_that_hangs_ends_at_its_deadline_and_a_dropped_one_st
 }
 
 #[tokio::test]
-async fn calls_wait_for_a_server_that_comes_back_and_those_that_it_forgot_are_not_made_again() {
+async fn calls_wait_for_a_restarted_server_and_calls_that_it_forgot_are_not_repeated() {
     let (rig, begun, ran) = (Rig::new(), Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
     let (begins, runs) = (begun.clone(), ran.clone());
     let hang = move |(): (), _: RpcCall| {

@@ -456,7 +456,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
 }
 
 #[test]
-fn frames_arrive_by_each_way_even_if_the_last_payload_has_fewer() {
+fn frames_arrive_by_each_way_even_if_the_last_payload_has_fewer_frames() {
     let pair = Pair::of_services("stream=rw");
     for (way, words) in [
         ("auto", "repair at"),

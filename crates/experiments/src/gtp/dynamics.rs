@@ -359,8 +359,8 @@ pub(super) static FIG11: Experiment = Experiment {
               emulated | 3} over real sockets, a little better than the paper's 0.99. TCP's late \
               flow grows by a segment a round trip. From 10 to 33 s this flow has {TCP, * flow 2} \
               of {TCP, 10 to 33 s} Mbit/s on average. The fairness index is {TCP, 10 to 33 s | \
-              fairness index | 2}, worse than the paper's 0.77; the paper's router itself lost \
-              packets.",
+              fairness index | 2}, worse than the paper's 0.77. One possible reason: the \
+              paper's router itself lost packets, and this also slows flow 1.",
     set: Set::Full,
 };
 

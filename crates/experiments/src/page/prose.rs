@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_that_names_no_row_or_several_is_an_error() {
+    fn a_placeholder_without_exactly_one_value_is_an_error() {
         for text in [
             "{RBUDP}",
             "{FOBS, *}",

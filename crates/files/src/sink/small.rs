@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_file_that_was_written_by_another_copy_gets_no_other_piece() {
+    fn a_closed_file_that_was_written_by_another_copy_gets_no_further_piece() {
         let disk = crate::store::memory::Disk::new(1);
         let mut ground = pairs(&disk, 34);
         let mut small = Small::new(34);

@@ -215,7 +215,7 @@ fn a_large_file_of_a_copy_killed_between_two_renames_is_found_and_not_sent_again
 }
 
 #[test]
-fn a_partial_file_that_another_copy_finishes_is_left_alone() {
+fn copies_neither_replace_nor_rename_a_partial_file_that_another_copy_has_locked() {
     let ends = ends();
     let mut one = tree_of(&ends, "one", SMALL, 1);
     let mut other = tree_of(&ends, "other", SMALL, 2);

@@ -234,8 +234,8 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
 }
 
 /// Runs a client that opens a stream, says goodbye if `is_done`, and freezes until the server has
-/// sent 8 MiB and ended the stream. Returns the result of that end, whether another stream can send
-/// afterwards, and how many parts of the data the client reads before the end.
+/// sent 8 MiB and ended the stream. Returns the result of the server's `close`, whether another
+/// stream can send afterwards, and how many parts of the data the client reads before the end.
 async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Result<u32, Error>) {
     let server = Identity::generate();
     let mut listener = listen(LOOPBACKS[0], &server);

@@ -318,7 +318,7 @@ fn take_all(
     })
 }
 
-/// Writes until `end`, and waits for the other end; returns the counters.
+/// Writes until `end`, and waits until the other host closes; returns the counters.
 pub(super) fn give(stream: TcpStream, end: End, stop: &AtomicBool) -> io::Result<Segments> {
     match pour(&stream, end, stop) {
         // After a stop, an error only means that the other end closed first.
@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_make_up_the_whole() {
+    fn the_shares_of_the_connections_add_up_to_the_amount() {
         for (bytes, streams) in [(0, 3), (10, 3), (1_000_001, 8), (5, 8)] {
             let amount = Amount::Size(Bytes::new(bytes));
             let share = |i: u16| End::of(amount, Instant::now(), streams, i.into()).bytes;

@@ -55,7 +55,7 @@ pub(super) fn run(run: &Run<'_>, udp: &Udp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// Counts for datagrams without numbers or duplicates.
+/// The counts of a flow. Its datagrams have no numbers, so duplicates are unknown.
 fn counts(sent: u64, came: u64) -> FlowCounts {
     let lost = Some(sent.saturating_sub(came));
     FlowCounts {
