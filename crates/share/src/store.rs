@@ -2,8 +2,8 @@
 //! and commits waiting edits together before it answers them.
 //!
 //! After a failed commit, the thread reads the tree from the file again, and ends the streams of
-//! all clients. The clients reconnect, and learn from the file's records of writers which edits
-//! were made.
+//! all clients. The clients reconnect. For each writer the file records the outcomes of its last
+//! edits; from these records the clients learn which edits were made.
 
 use std::path::Path;
 use std::thread;
@@ -44,17 +44,18 @@ type Read = (u64, Option<Entry>);
 pub struct Size {
     /// Keys that have a value.
     pub keys: u64,
-    /// The revision of the tree: at least the number of changes in all runs. A restart adds up to
-    /// 4097.
+    /// The revision of the tree: at least the number of changes in all runs. Each restart raises the
+    /// revision by at most 4097 without a change.
     pub changes: u64,
     /// Watches that have received all changes.
     pub watches: u64,
 }
 
 pub(crate) enum Command {
-    /// Starts a stream of a writer. The flag: whether it is the writer's first stream. The number:
-    /// the count of discarded outcomes that the writer last got while none of its edits was in
-    /// doubt (sent on a lost stream and not acknowledged). The reply has the current count.
+    /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The store
+    /// counts the outcomes that it has discarded. The number is this count as the writer last got it
+    /// while none of its edits was in doubt (sent on a lost stream and not acknowledged). The reply
+    /// has the current count.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (it ends with the writer's stream).
     Edit(Call, bool, Reply<(u64, u64)>),
@@ -172,7 +173,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Refuses `batch` while the file cannot be read. Watchers wait: the old tree may be wrong.
+    /// Refuses `batch` while the file cannot be read. Watchers wait, because the tree in memory may
+    /// hold changes that were not stored.
     fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
         let closed = || Failed::Closed(why.to_owned());
         for command in batch {
@@ -215,7 +217,8 @@ impl Keeper {
             };
             let _ = reply.send(answer.map(|version| (revision, version)));
         }
-        // A tree that was read again has no streams. Without a reply the client reconnects.
+        // After a failed commit all streams end, new ones too: the client gets no reply, and
+        // reconnects.
         for (reply, forgotten) in begun.into_iter().filter(|_| failed.is_none()) {
             let _ = reply.send(forgotten.map_err(|Crowd| Failed::Crowd));
         }

@@ -323,7 +323,7 @@ fn garbage_in_the_datagrams_of_a_stream_reaches_no_receiver_and_disturbs_no_stre
         }
         came(flow.sent.get(), 1).await;
     });
-    // The next sender of this id replaces the first.
+    // Another sender with the same id replaces the hostile one.
     let words = ["--test-pattern", "--frame=1000", "--fps=50", "--frames=20", "--deadline=20s"];
     let words = [&words[..], &["--receivers=1"]].concat();
     Child::spawn(&mut pair.of_name(["stream", "send"], "x", &words)).end().is(0, &[]);
@@ -335,7 +335,7 @@ fn garbage_in_the_datagrams_of_a_stream_reaches_no_receiver_and_disturbs_no_stre
 }
 
 #[test]
-fn garbage_in_the_datagrams_of_a_channel_reaches_no_subscriber_and_delays_no_message() {
+fn garbage_in_a_channels_datagrams_reaches_no_subscriber_and_delays_no_message() {
     let pair = Pair::of_services("channel=rw");
     let words = ["--json", "--count=1"];
     let mut subscriber = Child::spawn(&mut pair.of_name(["channel", "receive"], "x", &words));

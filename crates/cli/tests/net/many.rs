@@ -299,7 +299,8 @@ fn the_other_replica_delivers_the_chunks_of_a_cut_path() {
     };
     cut(true);
     let told = |event: &Value, what| event["text"].as_str().is_some_and(|t| t.contains(what));
-    // If the session runs over TCP, which the relay does not cut, the data also use TCP.
+    // The relay cuts only UDP. If the session was made over TCP, the data use TCP too, and the copy
+    // reports `fallback`.
     copy.event(|event| told(event, "is silent; its chunks") || event["event"] == "fallback");
     cut(false);
     let ended = copy.end();

@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_below_a_folder_if_its_parents_number_is_at_least_the_folders() {
+    fn entries_are_below_a_folder_at_any_depth_and_others_are_not() {
         let file = |path: &str| {
             let kind = Kind::file(1);
             Listed { path: path.as_bytes().into(), kind, mode: 0, modified: FileTime::default() }

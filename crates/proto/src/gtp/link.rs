@@ -1,15 +1,15 @@
 //! The receiver's access link: how the host's card and other traffic on the link determine C_r, the
 //! capacity that the receiver divides among its flows.
 //!
-//! [`Capacity`] finds the capacity that our flows' measurements show. The card's speed is an upper
-//! limit. If a flow's first packet train (datagrams sent back to back) arrives at the share
+//! [`Capacity`] estimates the capacity from measurements of our flows. The card's speed is an upper
+//! limit. If a flow's first packet train (datagrams sent back to back) arrives at the fraction
 //! `like_card` of that speed or faster, the card is the bottleneck. The capacity is then the card's
 //! full speed. The card's speed alone is not enough, because the path to the host is often
 //! narrower. The user's limit for all flows is a second upper limit.
 //!
-//! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
-//! capacity minus the *part* of other traffic, the rate that C_r leaves to it
-//! ([`fair_share`](super::fair_share)).
+//! If the host reports other traffic, the estimate is the capacity for all traffic on the link. C_r
+//! is this estimate minus the *part* of other traffic: the rate that other traffic gets by the rules
+//! of [`fair_share`](super::fair_share).
 
 use alloc::vec::Vec;
 
@@ -50,10 +50,11 @@ impl Link {
         self.limit = limit;
     }
 
-    /// The upper limit of the link's found capacity: the card's speed, or the capacity at which C_r
-    /// reaches the user's limit if that is lower.
+    /// The upper limit of the link's found capacity: the card's speed, or, if lower, the capacity at
+    /// which `receive-share` and the part of other traffic leave us the user's limit.
     fn most(&self, capacity: &Capacity) -> f64 {
-        self.card.min(self.limit / capacity.found().1)
+        let for_limit = (self.limit / capacity.found().1).max(self.limit + self.left());
+        self.card.min(for_limit)
     }
 
     fn left(&self) -> f64 {
@@ -88,8 +89,8 @@ impl Link {
         is_new
     }
 
-    /// The totals from which C_r is adjusted. The part of other traffic, minus the capacity that
-    /// `receive-share` leaves free anyway, counts as arrived.
+    /// The totals from which C_r is adjusted. `receive-share` leaves a part of the link free. If
+    /// other traffic has a larger part than that, the difference counts as arrived.
     pub(super) fn totals(&self, capacity: &Capacity, totals: Totals) -> Totals {
         let Some(others) = self.others else { return totals };
         let (found, share) = capacity.found();
@@ -100,8 +101,8 @@ impl Link {
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (totals.total + theirs, totals.current + theirs);
         let loss = if is_full { 0.0 } else { totals.loss };
-        // While other traffic may fill the link, loss shows no ceiling. Nothing would then end the
-        // quick rise that trains allow, so trains do not count.
+        // On a link that other traffic may fill, loss is no sign that C_r is too high. Loss could
+        // then not end the quick rise that trains allow, so trains do not count.
         let is_small = others.seen() < found * capacity.tuning().others_small;
         let trains = if is_small { totals.trains } else { Trains::default() };
         Totals { total, current, loss, trains, ..totals }
@@ -225,7 +226,7 @@ mod tests {
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
-        // With a `receive-share` of 50 %, the link's capacity counts only up to twice the limit.
+        // With a `receive-share` of 50 %, C_r reaches the limit at a capacity of twice the limit.
         let mut half = found(10e9);
         half.set_rules(&Rules { receive_share: 0.5, ..rules() });
         link.on_interval(&rules().tuning, &mut half, 0.0, &[]);
@@ -250,6 +251,20 @@ mod tests {
             link.on_interval(&rules().tuning, capacity, 0.0, &[(Rate::from_bps(u64::MAX), 1.0)]);
         }
         link
+    }
+
+    #[test]
+    fn other_traffic_takes_nothing_of_a_limit_that_fits_beside_it() {
+        for others in [10, 600] {
+            let mut capacity = found(1e9);
+            let mut link = with_others(&mut capacity, others);
+            link.set_limit(100e6);
+            for _ in 0..30 {
+                let flow = [(Rate::from_bps(u64::MAX), 1.0)];
+                link.on_interval(&rules().tuning, &mut capacity, 100e6, &flow);
+                assert_eq!(link.rate(&capacity, 0.0), 100e6, "beside {others} Mbit/s");
+            }
+        }
     }
 
     #[test]

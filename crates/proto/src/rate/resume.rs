@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_rate_and_a_path_that_has_changed_have_no_memory() {
+    fn a_remembered_rate_is_not_used_with_a_fixed_rate_or_on_a_changed_path() {
         let rate = Rate::from_mbps(20);
         let fixed = Setup { rate: Some(rate), ..setup(Some(PATH)) };
         assert_eq!(controller(&fixed).rate(), rate);

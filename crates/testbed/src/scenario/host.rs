@@ -72,7 +72,8 @@ impl Host {
     /// The default send buffer: Linux's `net.core.wmem_default`.
     pub(crate) const DEFAULT_SEND_BUFFER: Bytes = Bytes::new(212_992);
 
-    /// The minimum memory for copies: the amount that a sender may send before a grant.
+    /// The minimum memory for a copy: the 30 MiB that a sender may send before a grant, and two
+    /// chunks that may be partly filled.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
     /// A host with the default buffers and no other limits.

@@ -1,6 +1,6 @@
-//! A receiving host's memory, divided among its copies as by a real server. Shares change as copies
-//! start and end. A grant is never withdrawn, so a copy keeps its memory until its data have left
-//! that memory.
+//! A receiving host's memory, divided equally among its copies. Shares change as copies start and
+//! end. A grant is never withdrawn, so a copy keeps its memory until its data have left that
+//! memory. Unlike a real server, the host keeps no reserve for copies that start later.
 
 use std::collections::BTreeMap;
 

@@ -62,7 +62,8 @@ pub(super) struct Acked {
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: Mode,
-    /// The rates that are or may become the largest, each with its round; the rates decrease.
+    /// The candidates for the largest rate of the last rounds, each with its round, from the largest
+    /// to the smallest.
     rates: VecDeque<(u64, f64)>,
     round: u64,
     round_ends: u64,
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_seconds_without_a_shorter_round_trip_empty_the_path_for_a_moment() {
+    fn after_ten_seconds_without_a_shorter_round_trip_the_window_is_small_for_a_moment() {
         let (mut bbr, mut delivered) = (Bbr::new(10), 0);
         let mut least = u32::MAX;
         // 119 round trips take 11.9 s. The first one is the shortest, and is forgotten after ten

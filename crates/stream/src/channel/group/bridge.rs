@@ -181,7 +181,7 @@ impl Bridge {
     }
 }
 
-/// The server's record of a member. A new epoch begins soon after its drop.
+/// The server's record of a member. A new epoch begins soon after the record is dropped.
 pub(super) struct Member {
     bridge: Rc<Bridge>,
     pub(super) sender: Option<Rc<Sender>>,

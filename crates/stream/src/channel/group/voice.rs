@@ -40,8 +40,8 @@ impl Voice {
     }
 
     /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message. If an
-    /// earlier key still waits, it is used until then: epochs may follow each other faster than
-    /// [`SWITCH`].
+    /// earlier new key still waits, that key is used at once: epochs may follow each other faster
+    /// than [`SWITCH`].
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let (now, wait) = (clock::now(), if at_once { Span::ZERO } else { SWITCH });
         self.switch(Time::NEVER);

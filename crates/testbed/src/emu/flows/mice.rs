@@ -171,8 +171,8 @@ impl Nest<'_> {
         });
     }
 
-    /// Receives a mouse's bytes. The sender waits for the close, so its `port` is unique until
-    /// then.
+    /// Receives a mouse's bytes. The sender waits until this end closes, so no other mouse has its
+    /// `port` meanwhile.
     fn take(&self, stream: &TcpStream, port: u16) {
         let brought = AtomicU64::new(0);
         if let Err(error) = kernel_tcp::take(stream, self.tcp.window, &brought, &self.over) {

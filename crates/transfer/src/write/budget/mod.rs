@@ -97,8 +97,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// Permits for the chunks that `pool` may have. Dropped before `share`, so waiting transfers
-    /// see the free memory.
+    /// Permits for the chunks that `pool` may have. Dropped before `share`: its drop wakes waiting
+    /// transfers, which then see the free memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -242,8 +242,8 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner` and returns true. Returns false if `owner` already has parts,
-    /// and the free memory has room for no more parts than `owner` has.
+    /// Counts another part of `owner` and returns true. Returns false if `owner` already has at least
+    /// as many parts as the free memory has room for.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
@@ -277,8 +277,8 @@ impl Inner {
         transfers.max(self.expected.saturating_sub(self.gone())).max(1)
     }
 
-    /// Returns the number of transfers that have returned their part, minus those that wait for
-    /// one.
+    /// Returns the number of transfers that have returned their part, minus those that wait for one:
+    /// `count` includes waiting transfers, `entered` does not.
     fn gone(&self) -> u32 {
         self.entered.load(Ordering::Relaxed).saturating_sub(self.count())
     }
@@ -389,8 +389,8 @@ mod tests {
         assert_eq!(mebi(first.room(Bytes::mebi(382))), 382);
         assert_eq!(mebi(second.room(Bytes::ZERO)), 30);
         assert_eq!(mebi(first.room(Bytes::mebi(300))), 300);
-        // `first` has freed 82 MiB. The reserve for new transfers gets back the 32 MiB that it gave
-        // to `second`, so `second` grows by 50 MiB.
+        // `first` has freed 82 MiB. The reserve for new transfers takes back the 32 MiB that
+        // `second` got of it at the start, so `second` grows by 50 MiB.
         assert_eq!(mebi(second.room(Bytes::mebi(30))), 80);
         assert_eq!(mebi(first.room(Bytes::mebi(100))), 190);
         assert_eq!(mebi(second.room(Bytes::mebi(80))), 190);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn one_owner_gets_half_of_the_parts_and_each_further_owner_half_of_the_rest() {
+    fn the_first_owner_gets_half_of_the_parts_and_each_further_owner_half_of_the_rest() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let all = |n: u8| std::iter::from_fn(|| enter_for(&budget, n)).collect::<Vec<MemoryPart>>();
         let mut parts: Vec<Vec<MemoryPart>> = (0..6).map(all).collect();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_share_the_memory_equally_with_any_number_of_transfers() {
+    fn owners_get_equal_memory_however_many_transfers_each_has() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let three: Vec<MemoryPart> = (0..3).map(|_| enter_for(&budget, 1).unwrap()).collect();
         let alone = enter_for(&budget, 2).unwrap();
