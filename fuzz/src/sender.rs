@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use longhaul_proto::coded::Symbol;
 use longhaul_proto::endpoint::{BlockRange, BoxedSender, Event, FlowId, PacketNumber, Setup};
 use longhaul_proto::layout::Block;
+use longhaul_proto::ranges::RangeSet;
 use longhaul_proto::registry::Row;
 use longhaul_proto::time::Time;
 use longhaul_proto::units::Bytes;
@@ -34,7 +35,11 @@ struct Sending {
     sent: BTreeSet<u64>,
     /// Blocks that must not be sent any more.
     needless: BTreeSet<u64>,
-    first_bytes: Bytes,
+    /// Blocks that GTP's receiver has requested. A request grants its blocks.
+    requested: RangeSet,
+    /// Sent blocks that count towards the grant.
+    charged: BTreeSet<u64>,
+    charged_bytes: Bytes,
     grant: Bytes,
     sent_in_all: u64,
     finished: bool,
@@ -55,7 +60,9 @@ impl Driven for Sending {
             blocks: Vec::new(),
             sent: BTreeSet::new(),
             needless: BTreeSet::new(),
-            first_bytes: Bytes::ZERO,
+            requested: RangeSet::new(),
+            charged: BTreeSet::new(),
+            charged_bytes: Bytes::ZERO,
             sent_in_all: 0,
             finished: false,
             heard: Vec::new(),
@@ -121,9 +128,13 @@ impl Sending {
         if let Control::Pulse(pulse) = &control {
             self.grant = self.grant.max(pulse.grant);
         }
-        if matches!(control, Control::Request(_)) && self.row.name == "gtp" {
-            // A GTP receiver grants the blocks that it requests.
-            self.grant = Bytes::MAX;
+        if let Control::Request(request) = &control
+            && self.row.name == "gtp"
+        {
+            let all = self.setup.layout.blocks();
+            for run in request.blocks() {
+                self.requested.insert(run.start.min(all)..run.end.min(all));
+            }
         }
         self.sender.on_control(self.now, FLOW, &control);
         self.heard.push(control);
@@ -140,9 +151,9 @@ impl Sending {
             let number = layout.number(block);
             // The receiver does not store blocks that were sent and then skipped, so they do not
             // use up the grant.
-            if self.needless.insert(number) && self.sent.contains(&number) {
+            if self.needless.insert(number) && self.charged.remove(&number) {
                 let len = Bytes::new(layout.extent(block).len.into());
-                self.first_bytes = self.first_bytes.saturating_sub(len);
+                self.charged_bytes = self.charged_bytes.saturating_sub(len);
             }
         }
     }
@@ -161,11 +172,12 @@ impl Sending {
             let number = layout.number(*block);
             assert_eq!(layout.block(number), Some(*block), "the object has no such block");
             assert!(!self.needless.contains(&number), "the receiver has {block:?} already");
-            if self.sent.insert(number) {
-                self.first_bytes += Bytes::new(layout.extent(*block).len.into());
+            if self.sent.insert(number) && !self.requested.contains(number) {
+                self.charged.insert(number);
+                self.charged_bytes += Bytes::new(layout.extent(*block).len.into());
             }
         }
-        assert!(self.first_bytes <= self.grant, "it sends more than was granted");
+        assert!(self.charged_bytes <= self.grant, "it sends more than was granted");
         self.next += self.blocks.len() as u64;
         self.sent_in_all += self.blocks.len() as u64;
     }

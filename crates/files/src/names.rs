@@ -67,11 +67,16 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
     if !matches!(name.first(), Some(b'.' | 0x80..)) {
         return false;
     }
-    // The upper case of the letter ſ is S, the lower case of the Kelvin sign is k.
-    let mut folded = String::from_utf8_lossy(name).to_uppercase().to_lowercase();
+    let mut folded = folded(name);
     folded.retain(|letter| letter.is_ascii());
     let ours = [PARTIAL, SMALL, LINK, JOURNAL, RESTARTED, UNFINISHED];
     folded.starts_with('.') && ours.iter().any(|suffix| folded.ends_with(suffix))
+}
+
+/// Returns `name` in a form that is equal for names that differ only in case.
+pub(crate) fn folded(name: &[u8]) -> String {
+    // The upper case of the letter ſ is S, the lower case of the Kelvin sign is k.
+    String::from_utf8_lossy(name).to_uppercase().to_lowercase()
 }
 
 /// Returns `.NAME` and the suffix. If the result would be too long, a hash of the name replaces

@@ -1,7 +1,6 @@
 //! Tries the addresses of one server over UDP and TCP. The first complete session wins, as in
 //! RFC 8305.
 
-use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ pub(super) async fn run(
     };
     let mut waiting = alternating(addresses).into_iter();
     let mut running = JoinSet::new();
-    let mut tried = String::new();
+    let mut tried = Vec::new();
     let mut next = Instant::now();
     loop {
         let more = !waiting.as_slice().is_empty();
@@ -74,14 +73,13 @@ pub(super) async fn run(
                 Some(Ok(Ok(session))) => return Ok(session),
                 Some(Ok(Err(Lost::Stranger(id)))) => return Err(Lost::Stranger(id)),
                 Some(Ok(Err(Lost::Tried(text)))) => {
-                    let separator = if tried.is_empty() { "" } else { "; " };
-                    let _ = write!(tried, "{separator}{text}");
+                    tried.push(text);
                     next = Instant::now();
                 }
-                Some(Err(broken)) => tried.push_str(&broken.to_string()),
+                Some(Err(broken)) => tried.push(broken.to_string()),
                 None => {}
             },
-            else => return Err(Lost::Tried(tried)),
+            else => return Err(Lost::Tried(tried.join("; "))),
         }
     }
 }

@@ -8,7 +8,7 @@
 //!   worker pool), `resync` (recovery from a failed sync).
 //! - `compare` (the sender's answers about existing data), `settle` (entries become done, skipped
 //!   or failed), `finish` (links, folders, the outcome), `extra` (names that the source lacks).
-//! - `pipe` (a file of unknown length), `alone` (locks on folders), `left` (partial files of
+//! - `pipe` (a file of unknown length), `alike` (names that differ only in case), `alone` (locks on folders), `left` (partial files of
 //!   earlier attempts), `attributes`, `order`, `space`, `bits`.
 //!
 //! The order of writes makes a kill at any moment safe: no file with wrong content gets a final
@@ -16,6 +16,7 @@
 //! synced, and journalled. The complete file gets its permissions and time, is synced and renamed;
 //! then its folder is synced, and the journal removed.
 
+mod alike;
 mod alone;
 mod attributes;
 mod bits;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::alike::Alike;
 use super::large::{self, Large};
 use super::partial;
 use super::space::{self, Need};
@@ -104,6 +105,8 @@ impl Sink {
     pub(super) fn plan(&mut self) -> Result<Plan, Error> {
         let manifest = self.ground.manifest.clone();
         let mut walk = Walk::default();
+        // A dry run creates nothing, so it cannot test whether the destination ignores case.
+        let mut alike = (!self.options.dry_run).then(|| Alike::new(&manifest));
         for (number, entry) in manifest.entries().iter().enumerate() {
             let number = number as u32;
             self.watch.go_on().map_err(|_| left_off())?;
@@ -117,11 +120,15 @@ impl Sink {
                 continue;
             }
             let is_new = walk.new.is_some() || self.ground.is_missing;
-            let planned = match entry.kind {
+            let checked = match &mut alike {
+                Some(alike) => alike.check(&mut self.ground, number),
+                None => Ok(()),
+            };
+            let planned = checked.and_then(|()| match entry.kind {
                 Kind::Folder => self.plan_folder(number, is_new, &mut walk),
                 Kind::Link { .. } => self.plan_link(number, entry, is_new, &mut walk),
                 Kind::File { size, .. } => self.plan_file(number, entry, size, is_new, &mut walk),
-            };
+            });
             let planned = planned.and_then(|()| self.check_may_create(number, is_new, &walk));
             if let Err(error) = planned {
                 if self.watch.is_over() {

@@ -1,5 +1,6 @@
 //! Sources and destinations that change, fail or fill up during a copy.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
@@ -499,4 +500,37 @@ fn a_failed_lookup_does_not_count_as_a_missing_name() {
     let folder = ambient(&ends.to).folder().unwrap();
     assert!(folder.look_if_there(b"gone").unwrap().is_none());
     assert!(folder.look_if_there(&[b'n'; 300]).is_err(), "it is too long for a name");
+}
+
+#[test]
+fn names_that_differ_only_in_case_never_share_one_file() {
+    for folds in [true, false] {
+        let disk = crate::store::memory::Disk::new(1);
+        if folds {
+            disk.fold_names();
+        }
+        let to = Place::Stored { root: crate::store::buffers::Store(disk.root()), path: "".into() };
+        let ends = ends();
+        let all = ["B/x", "README", "b/x", "b/y", "readme", "sub/A", "sub/a", "sub/other"];
+        for name in all {
+            write(ends.from.join(name), name.as_bytes());
+        }
+        // The second run finds what the first one copied.
+        for _ in 0..2 {
+            let from = source(&[&slash(&ends.from)]);
+            let copy = Copy::open(from, &to, &SinkOptions::default()).unwrap();
+            let outcome = copy.run().unwrap();
+            let failed: BTreeSet<Vec<u8>> =
+                outcome.failures.iter().map(|failure| failure.path.clone()).collect();
+            let files = disk.tree(false);
+            for name in all {
+                let is_failed = failed.contains(name.as_bytes());
+                assert_eq!(is_failed, folds && ["b/x", "b/y", "readme", "sub/a"].contains(&name));
+                assert!(is_failed || files.contains_key(name.as_bytes()), "{name}: {files:?}");
+            }
+            let other = |failure: &Failure| !failure.reason.contains("the folder that holds it");
+            let mut reasons = outcome.failures.iter().filter(|failure| other(failure));
+            assert!(reasons.all(|failure| failure.reason.contains("differs only in case")));
+        }
+    }
 }

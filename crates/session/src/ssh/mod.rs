@@ -138,7 +138,7 @@ fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
         .spawn()
         .map_err(|error| {
             Error::new(Kind::Unreachable, format!("cannot start `{program}`: {error}"))
-                .advise("install an ssh client, or name one with -e")
+                .advise("install an ssh client, or name another program")
         })
 }
 

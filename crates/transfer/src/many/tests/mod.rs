@@ -90,9 +90,10 @@ impl Observer for Warnings {
 }
 
 #[test]
-fn only_a_copy_with_its_own_memory_warns_that_it_uses_more_than_the_limit() {
+fn too_little_memory_for_all_sources_is_exceeded_with_a_warning_but_refused_if_shared() {
     let there = |host: &str| Location::Daemon { host: host.into(), port: 9, path: "x".into() };
-    let warnings = |shared_memory| {
+    let warnings = |shared_memory: Option<SharedMemory>| {
+        let is_shared = shared_memory.is_some();
         let options = CopyOptions {
             memory: Bytes::mebi(32),
             shared_memory,
@@ -102,7 +103,10 @@ fn only_a_copy_with_its_own_memory_warns_that_it_uses_more_than_the_limit() {
         let observer: Arc<dyn Observer> = seen.clone();
         let routes = Route::all(&options).unwrap();
         let start: StartOne = |_, _, _, _, _| unreachable!("no source is started");
-        drop(Sources::new(&options, &routes, &observer, &Cancel::default(), start).unwrap());
+        let sources = Sources::new(&options, &routes, &observer, &Cancel::default(), start);
+        let advice = sources.err().and_then(|error| error.advice);
+        let needed = is_shared.then(|| "give it at least 64Mi, or copy from fewer".to_owned());
+        assert_eq!(advice, needed);
         let seen = seen.0.lock().unwrap();
         seen.len()
     };

@@ -125,7 +125,7 @@ impl Budget {
         sources: u32,
     ) -> Result<Budget, Error> {
         match options.shared_memory.as_ref().and_then(SharedMemory::counter::<Budget>) {
-            Some(shared) => Ok(shared.clone()),
+            Some(shared) => shared.holds(least).map(|()| shared.clone()),
             None => Budget::expecting(options.memory.max(least), sources),
         }
     }
@@ -133,6 +133,16 @@ impl Budget {
     /// Returns the memory that this many transfers need to run at the same time.
     pub(crate) const fn least_of(transfers: u64) -> Bytes {
         Bytes::new(transfers.saturating_mul(LEAST as u64 * CHUNK))
+    }
+
+    /// Fails if the memory cannot hold `least`, even when no other transfer has a part.
+    fn holds(&self, least: Bytes) -> Result<(), Error> {
+        if Bytes::new(u64::from(self.0.total) * CHUNK) >= least {
+            return Ok(());
+        }
+        let what = format!("{} is too little for all sources", CallOption::Memory);
+        let advice = format!("give it at least {}Mi, or copy from fewer", least.get() >> 20);
+        Err(Error::new(ErrorKind::Usage, what).advise(advice))
     }
 
     fn patient(memory: Bytes, expected: u32, patience: Duration) -> Result<Budget, Error> {
