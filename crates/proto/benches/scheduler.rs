@@ -1,4 +1,4 @@
-//! CPU time of one decision of GTP's receiver, against the number of its flows. Two measurements:
+//! Time of one decision of GTP's receiver, against the number of its flows. Two measurements:
 //! the max-min shares alone, and a join with all its effects (shares, targets, a request to each
 //! sender). `cargo bench -p longhaul-proto --bench scheduler` prints the page results/scheduler.md.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
@@ -22,7 +22,7 @@ fn main() {
     // With `-- --test` a benchmark only checks that it works.
     let is_test = std::env::args().any(|word| word == "--test");
     let (flows, turns) = if is_test { (&FLOWS[..3], 3) } else { (&FLOWS[..], TURNS) };
-    println!("# CPU time of a decision of GTP's receiver\n");
+    println!("# Time of a decision of GTP's receiver\n");
     println!("GTP's receiver divides its capacity among its senders. A decision computes all");
     println!("shares anew.\n");
     println!("`cargo bench -p longhaul-proto --bench scheduler > results/scheduler.md`, one core.");

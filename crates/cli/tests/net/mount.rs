@@ -162,7 +162,7 @@ fn a_mounted_file_stays_readable_after_its_server_restarts() {
     file.read_to_end(&mut all).unwrap();
     assert!(all == content);
     mounted.child.complaint("connection lost");
-    // Open handles get an error; a new open gets the new version.
+    // A read through the old handle may fail now; a new open gets the new version.
     write(&pair.there.join("file"), b"new");
     let mut part = [0; 10];
     file.seek(SeekFrom::Start(1)).unwrap();
