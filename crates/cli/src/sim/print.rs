@@ -9,7 +9,7 @@ use crate::console::bold;
 use crate::{link_tally, table};
 
 const HEAD: [&str; 9] =
-    ["flow", "by", "goodput", "waste", "dropped", "reported", "duplicates", "finished", "known"];
+    ["flow", "by", "goodput", "waste", "lost", "reported", "duplicates", "finished", "known"];
 
 /// Number of columns with text, at the left.
 const WORDS: usize = 2;
@@ -170,7 +170,7 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    if text.contains([',', '"', '\n']) {
+    if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text
@@ -184,6 +184,7 @@ mod tests {
     #[test]
     fn a_cell_is_quoted_only_if_necessary() {
         assert_eq!(cell(&json!("mice, tcp \"cubic\"")), "\"mice, tcp \"\"cubic\"\"\"");
+        assert_eq!(cell(&json!("a\rb")), "\"a\rb\"");
         assert_eq!(
             (cell(&json!("tcp")), cell(&json!(0.5)), cell(&Value::Null)),
             ("tcp".into(), "0.5".into(), String::new())
