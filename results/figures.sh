@@ -349,8 +349,9 @@ share_load() {
         "$LOAD" --quiet net::share_load --nocapture 2>&1 | tee -a "$WORK/load.log" | grep '^|' || echo "| $1 | failed |"
 }
 sharing() {
-    DISK=${DISK:-$PWD/target/figures-share}
-    mkdir -p "$DISK"
+    # A new folder below $DISK: the measurement empties and removes it.
+    mkdir -p "${DISK:=$PWD/target}"
+    DISK=$(mktemp -d "$DISK/figures-share.XXXXXX")
     local candidate
     [ "${LOAD:-}" ] || for candidate in $(cargo test --release --workspace --features longhaul/tokio --locked --test main --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\))/\1/p'); do
         ! "$candidate" --list 2> /dev/null | grep -q net::share_load || LOAD=$candidate
@@ -495,7 +496,7 @@ memory() {
 small() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     mkdir "$WORK/here/many"
-    local folder round ssh ways="many one cp" way
+    local folder round ssh='' ways="many one cp" way
     for folder in $(seq "${FOLDERS:-100}"); do
         mkdir "$WORK/here/many/$folder"
         head -c 1000000 /dev/urandom | split -b 1000 -a 4 - "$WORK/here/many/$folder/f"
