@@ -133,7 +133,7 @@ impl Search {
     pub fn is_over(&self, now: Time) -> bool {
         let waited = now >= self.round_ends();
         let tried = self.candidates.iter().all(|candidate| candidate.said >= TRIES && waited);
-        now >= self.deadline || self.found.is_some() && tried
+        now >= self.deadline || self.candidates.is_empty() || self.found.is_some() && tried
     }
 
     /// Returns when to call `poll_probe` again if no answer arrives.
@@ -377,6 +377,11 @@ mod tests {
         let (found, took) = run_at(rtt, 9000, 8972, |size, _| size <= 1472);
         assert_eq!(found, Some(Found { size: 1472, rtt }));
         assert!(took < rtt * 5, "{took}");
+    }
+
+    #[test]
+    fn a_search_whose_sizes_are_all_refused_ends_at_once() {
+        assert_eq!(run(9000, 500, |_, _| true), (None, Span::ZERO));
     }
 
     #[test]

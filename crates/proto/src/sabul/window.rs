@@ -44,8 +44,12 @@ struct Available {
 impl Available {
     fn note(&mut self, now: Time, received: u64) {
         let (at, before) = self.last.unwrap_or((now, received));
+        if received < before {
+            // An older acknowledgement arrived late.
+            return;
+        }
         let seconds = now.since(at).as_secs_f64();
-        if seconds > 0.0 && received >= before {
+        if seconds > 0.0 {
             let news = (received - before) as f64 / seconds;
             self.rate = Some(self.rate.map_or(news, |rate| rate + (news - rate) * WEIGHT));
         }
@@ -139,7 +143,7 @@ mod tests {
         assert_eq!(after(1_000, 150), Some(100.0));
         assert_eq!(after(1_000, 170), Some(100.0), "no time has passed");
         assert_eq!(after(1_500, 160), Some(100.0), "an older acknowledgement");
-        assert_eq!(after(2_500, 340), Some(100.0 + (180.0 - 100.0) / 8.0));
+        assert_eq!(after(2_500, 340), Some(100.0 + (170.0 / 1.5 - 100.0) / 8.0));
     }
 
     /// The window's size, for an interval of 10 ms and a round trip of 90 ms.

@@ -300,6 +300,9 @@ impl File for Handle {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        if self.access == Access::Read {
+            return Err(Errno::INVAL.into());
+        }
         self.with(|state| {
             if state.strike(|faults| &mut faults.access) {
                 return Err(eio());
@@ -332,6 +335,9 @@ impl File for Handle {
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        if self.access == Access::Read {
+            return Err(Errno::BADF.into());
+        }
         self.change(|inode| inode.blank(range.start as usize..range.end as usize))
     }
 

@@ -124,8 +124,10 @@ impl Inner {
             CallOption::Memory,
             self.total
         );
-        // With this much memory, the list fits in addition to one transfer and the reserve.
-        let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
+        // With this much memory, the list fits in addition to one transfer and the reserve, which is
+        // a quarter of the memory, and at least one transfer's minimum.
+        let least = u64::from(LEAST);
+        let enough = (wanted + least).saturating_mul(4).div_ceil(3).max(wanted + 2 * least);
         let memory = CallOption::Memory;
         if enough <= u64::from(self.total) {
             // Other transfers use the memory at the moment.
@@ -167,6 +169,17 @@ mod tests {
         drop(list);
         assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 480);
+    }
+
+    #[test]
+    fn a_list_that_was_refused_fits_in_the_advised_memory() {
+        let small = Budget::new(Bytes::mebi(48)).unwrap();
+        let _part = enter(&small).unwrap();
+        let refused = small.list().hold(20 * CHUNK).unwrap_err();
+        assert!(refused.to_string().contains("84Mi"), "{refused}");
+        let enough = Budget::new(Bytes::mebi(84)).unwrap();
+        let _part = enter(&enough).unwrap();
+        assert_eq!(enough.list().hold(20 * CHUNK), Ok(()));
     }
 
     #[test]
