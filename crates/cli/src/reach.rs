@@ -1,5 +1,6 @@
 //! Flags of all subcommands that connect to another host.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use longhaul::{
@@ -46,9 +47,11 @@ pub(crate) struct ReachArgs {
 /// Parses `lh://host[:port]` of a server, or `[user@]host` of ssh. A path may follow.
 pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     let is_port = |text: &str| text.parse::<u16>().is_ok();
+    let host = without_user(text);
     let meant = match text.rsplit_once(':') {
-        Some((host, port)) if is_port(port) && !host.is_empty() && !text.contains("//") => {
-            Some(format!("lh://{text}"))
+        Some(_) if host.parse::<Ipv6Addr>().is_ok() => Some(format!("lh://[{host}]")),
+        Some((before, port)) if is_port(port) && !before.is_empty() && !text.contains("//") => {
+            Some(format!("lh://{host}"))
         }
         None if is_port(text) => Some(format!("lh://localhost:{text}")),
         _ => None,
@@ -71,13 +74,21 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     }
 }
 
+/// Returns the host of `[user@]host` of ssh; servers have no users.
+fn without_user(destination: &str) -> &str {
+    destination.rsplit('@').next().unwrap_or(destination)
+}
+
 /// If ssh did not reach `host:PORT`, the user probably meant a server's port.
 pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
     let is_meant = error.kind == ErrorKind::Unreachable && error.what.contains("cannot reach");
     let meant = places.iter().filter(|_| is_meant).find_map(|place| match place {
         Location::Ssh { destination, path } => {
             let port = path.to_str()?.trim_end_matches('/').parse::<u16>().ok()?;
-            Some(format!("did you mean lh://{destination}:{port}/?"))
+            Some(match without_user(destination) {
+                host if host.contains(':') => format!("did you mean lh://[{host}]:{port}/?"),
+                host => format!("did you mean lh://{host}:{port}/?"),
+            })
         }
         _ => None,
     });
@@ -300,6 +311,8 @@ mod tests {
         for (text, meant) in [
             ("127.0.0.1:7801", "lh://127.0.0.1:7801"),
             ("[::1]:9", "lh://[::1]:9"),
+            ("::1", "lh://[::1]"),
+            ("me@h:9", "lh://h:9"),
             ("7801", "lh://localhost:7801"),
         ] {
             let refusal = read(text).unwrap_err().to_string();

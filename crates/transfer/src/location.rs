@@ -158,7 +158,16 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Local(path) => write!(f, "{}", path.display()),
-            Location::Ssh { destination, path } => write!(f, "{destination}:{}", path.display()),
+            Location::Ssh { destination, path } => {
+                let (user, host) = match destination.rsplit_once('@') {
+                    Some((user, host)) => (format!("{user}@"), host),
+                    None => (String::new(), destination.as_str()),
+                };
+                match host.contains(':') {
+                    true => write!(f, "{user}[{host}]:{}", path.display()),
+                    false => write!(f, "{user}{host}:{}", path.display()),
+                }
+            }
             Location::Daemon { host, port, path } => {
                 match host.contains(':') {
                     true => write!(f, "lh://[{}]", zone::write(host))?,
@@ -398,7 +407,15 @@ mod tests {
 
     #[test]
     fn a_parsed_location_prints_the_same_text() {
-        for text in ["a/b", "me@host:x", "lh://host/x", "lh://[::1]:9/x", "lh://[fe80::1%eth0]/x"] {
+        for text in [
+            "a/b",
+            "me@host:x",
+            "[::1]:x",
+            "me@[fe80::1%eth0]:x",
+            "lh://host/x",
+            "lh://[::1]:9/x",
+            "lh://[fe80::1%eth0]/x",
+        ] {
             assert_eq!(parse(text).to_string(), text);
         }
     }

@@ -24,7 +24,7 @@ pub struct Closing {
     /// Highest arrived packet number plus one. A block sent under a lower number and not
     /// acknowledged is lost.
     pub highest: u64,
-    /// Number of blocks that arrived since the previous acknowledgement.
+    /// Number of blocks that arrived for the first time since the previous acknowledgement.
     pub fresh: u64,
 }
 
