@@ -12,8 +12,8 @@ const WINDOW: Span = Span::from_millis(250);
 
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    since: Time,
-    before: Bytes,
+    /// When the window began, and the bytes drained before; `None` while the writer is not behind.
+    began: Option<(Time, Bytes)>,
     rate: Option<Rate>,
 }
 
@@ -28,13 +28,14 @@ impl Drain {
         memory: Bytes,
     ) -> Option<Rate> {
         if waiting.get().saturating_mul(2) < memory.get() {
-            *self = Drain { since: now, before: drained, rate: None };
+            *self = Drain::default();
             return None;
         }
-        let passed = now.since(self.since);
+        let (since, before) = *self.began.get_or_insert((now, drained));
+        let passed = now.since(since);
         if passed >= WINDOW {
-            let written = Bytes::new(drained.get().saturating_sub(self.before.get()));
-            *self = Drain { since: now, before: drained, rate: Some(written / passed) };
+            let written = drained.saturating_sub(before);
+            *self = Drain { began: Some((now, drained)), rate: Some(written / passed) };
         }
         self.rate
     }
@@ -63,5 +64,8 @@ mod tests {
         assert_eq!(reported[0], None, "measured while the writer waited");
         assert_eq!(reported[9], Some(Rate::from_mbps(80)));
         assert_eq!(look(6_000, 500_000_000, 1 << 20), None, "it has caught up");
+        // A pause of the sender does not count as time in which the writer was slow.
+        assert_eq!(look(16_000, 501_000_000, 30 << 20), None);
+        assert_eq!(look(16_500, 541_000_000, 30 << 20), Some(Rate::from_mbps(640)));
     }
 }
