@@ -221,6 +221,17 @@ fn a_published_digest_verifies_the_file_and_a_file_with_another_digest_is_not_ke
     lies.store(0, Ordering::SeqCst);
     assert_eq!(client.cp(&[], &server.url("f"), "f").summary()["verified"], true);
     assert!(client.content("f") == content);
+    for (named, published) in [("empty", &b""[..]), ("cut", b"content")] {
+        let head = format!("HTTP/1.1 200 OK\nContent-Length: 0\n{}\n", sha256(published));
+        let server = Liar::start(move |_| Some((head.clone(), Vec::new())));
+        let ended = client.cp(&[], &server.url(named), named);
+        if published.is_empty() {
+            assert_eq!(ended.summary()["verified"], true);
+        } else {
+            ended.is(6, &["does not have its published SHA-256"]);
+        }
+        assert_eq!(client.path(named).exists(), published.is_empty());
+    }
     assert!(remains(client.scratch.path()).is_empty());
 }
 

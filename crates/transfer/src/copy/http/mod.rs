@@ -201,6 +201,10 @@ impl Fetching<'_> {
                 return Ok(Ended::Changed);
             }
         }
+        // No chunk of an empty file arrives.
+        if remote.size() == 0 && !was_there && !checksum.is_right(&mut sink, 0)? {
+            return Err(self.differs(remote, &mut sink));
+        }
         let is_verified = checksum.was_right();
         let walked: Vec<Failure> = Vec::new();
         let outcome = sink.finish()?;
