@@ -10,7 +10,7 @@
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
-# LONGHAUL=/another/binary bash results/figures.sh wan: measures that binary, and builds nothing.
+# LONGHAUL=/another/binary bash results/figures.sh wan: measures that binary instead of a new build.
 [ "${LONGHAUL:-}" ] || cargo build --release --quiet
 LONGHAUL=${LONGHAUL:-$PWD/target/release/longhaul}
 WORK=$(mktemp -d /dev/shm/longhaul-figures.XXXXXX)
@@ -44,8 +44,8 @@ namespaces() {
 in_a() { ip netns exec "$NS_A" "$@"; }
 in_b() { ip netns exec "$NS_B" "$@"; }
 
-# Touches the memory that a run will use: the first touch of a page that the machine's host took back
-# costs ten times as much as a later one.
+# Touches the memory that a run will use. If the host of this virtual machine has reclaimed a page, the
+# first touch of the page costs ten times as much as later touches.
 touch_memory() { head -c "$1" /dev/zero > "$WORK/touched"; rm "$WORK/touched"; }
 
 serve() {
@@ -58,8 +58,8 @@ serve() {
 }
 field() { grep -o "\"$1\":[^,}]*" | tail -1 | cut -d: -f2; }
 median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
-# A script that runs a command, and writes the seconds from before its start to after its exit, by the
-# shell's clock, to $WORK/wall.
+# Writes the script $WORK/clocked. Its arguments are a file and a command; it runs the command, and writes
+# the seconds from start to exit, by the shell's clock, to the file.
 clocked() {
     cat > "$WORK/clocked" <<'BASH'
 #!/usr/bin/env bash
@@ -76,7 +76,8 @@ cpu_of() { awk -v hz="$(getconf CLK_TCK)" '{print ($14+$15)/hz}' "/proc/$1/stat"
 rss_of() { awk '/VmRSS/ {print $2/1000}' "/proc/$1/status"; }
 peak_of() { awk '/VmHWM/ {print $2/1000}' "/proc/$1/status"; }
 
-# Starts an sshd with its own keys at an address, and prepares ssh to reach it.
+# Writes the keys and the configuration of an sshd that listens at address $1, and sets SSH_OPTIONS for
+# its clients.
 sshd_config() {
     [ -e "$WORK/key" ] || { ssh-keygen -q -t ed25519 -N '' -f "$WORK/key"; ssh-keygen -q -t ed25519 -N '' -f "$WORK/host"; }
     mkdir -p /run/sshd
@@ -274,9 +275,10 @@ mounted() {
     done
 }
 
-# 1,000 ranges of 64 KiB of a file over 1 Gbit/s and 100 ms: by one `cat`, from start to exit, over a
-# path that is unknown and again after a copy has remembered it; then by two calls of `read_ranges` on
-# an open file, which the example program times itself. LOSS: the path's loss.
+# 1,000 ranges of 64 KiB of a file over 1 Gbit/s and 100 ms. One `cat` reads them over an unknown path.
+# Then a copy remembers the path, and another `cat` reads them. Both are timed from start to exit. Then
+# two calls of `read_ranges` on an open file read them; the example program measures the time of each
+# call. LOSS: the path's loss.
 ranges() {
     clocked
     # An address, because a name could lead to IPv4 in one run and to IPv6 in another.

@@ -29,7 +29,7 @@ fn each<'e>(events: &'e [Value], kind: &str, name: &str) -> Vec<&'e Value> {
 }
 
 #[test]
-fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
+fn protocols_take_turns_on_a_scenario_and_each_also_runs_beside_tcp() {
     let folder = tempfile::tempdir().expect("a folder");
     let (wan, page) = (folder.path().join("wan.toml"), folder.path().join("wan.html"));
     fs::write(&wan, WAN).expect("room for it");
@@ -60,7 +60,7 @@ fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
 }
 
 #[test]
-fn a_comparison_leaves_an_object_on_the_host_only_with_the_flag() {
+fn a_comparison_leaves_an_object_on_the_host_only_with_the_write_flag() {
     let pair = Pair::new();
     let id = format!("--server-id={}", pair.server.id);
     let (host, file) = (pair.server.at(""), pair.server.at("object"));
@@ -90,16 +90,16 @@ fn a_comparison_leaves_an_object_on_the_host_only_with_the_flag() {
         let told = (rbudp[lost].is_number(), tcp[lost].is_null());
         assert_eq!(told, (true, true), "the kernel does not report {lost}: {last}");
     }
-    assert!(rbudp["beside_tcp_tcp_share"].is_null(), "nobody asked for it: {last}");
+    assert!(rbudp["beside_tcp_tcp_share"].is_null(), "--beside-tcp was not given: {last}");
     assert!(rbudp["cpu_here_seconds_per_gb"].as_f64() > Some(0.0));
     assert!(rbudp["cpu_there_seconds_per_gb"].as_f64() > Some(0.0));
-    assert_eq!(content(&pair.there), before, "a measurement writes nothing");
+    assert_eq!(content(&pair.there), before, "without --write a comparison writes nothing");
     let written = compared(&["--repeat=1", "--write", "--beside-tcp"], &file);
     assert_eq!(each(&written, "run", "error"), [&Value::Null; 2]);
     for run in written.iter().filter(|event| event["event"] == "run") {
         let rate = |name: &str| run[name].as_u64().unwrap_or_else(|| panic!("{name}: {run}"));
         let both = rate("beside_tcp_goodput_bps") + rate("beside_tcp_tcp_bps");
-        assert!(both > 0, "the first of the two has ended: {run}");
+        assert!(both > 0, "the measurement ends with the flow that ends first: {run}");
         let share = run["beside_tcp_tcp_share"].as_f64();
         assert!(share.is_some_and(|share| (0.0..=1.0).contains(&share)), "{run}");
     }
@@ -108,7 +108,7 @@ fn a_comparison_leaves_an_object_on_the_host_only_with_the_flag() {
 }
 
 #[test]
-fn the_progress_bar_of_a_comparison_is_removed_after_each_run() {
+fn the_progress_bar_of_a_comparison_is_removed_after_a_run() {
     let pair = Pair::new();
     let id = format!("--server-id={}", pair.server.id);
     let words = ["compare", &id, "--protocols=rbudp", "--size=3MB", "--repeat=1", "--rate=10M"];

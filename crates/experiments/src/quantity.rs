@@ -90,7 +90,8 @@ impl Unit {
         if is_nothing(&text) { text.replace('-', "") } else { text }
     }
 
-    /// The signed difference of `value` from `reference`; empty for a percentage of zero.
+    /// The signed difference of `value` from `reference`; empty if it is in per cent and
+    /// `reference` is zero.
     pub fn difference(self, value: f64, reference: f64) -> String {
         let text = match self {
             Unit::Share => format!("{:+.2} points", value - reference),
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_unit_is_written_with_its_number_of_digits() {
+    fn the_unit_decides_how_many_digits_are_written() {
         assert_eq!(Unit::Rate.write(643.04), "643.0");
         assert_eq!(Unit::Rate.write(4.876), "4.88");
         assert_eq!(Unit::Count.write(137_742.0), "137742");
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_value_reads_back_and_writes_the_same() {
+    fn a_written_value_parsed_and_written_again_is_the_same_text() {
         let units = [Unit::Rate, Unit::Share, Unit::Count, Unit::Seconds, Unit::Size, Unit::Index];
         for unit in units {
             for value in [0.0, 0.004_999, 99.996, 643.25, 1e9 / 3.0] {

@@ -54,7 +54,7 @@ fn recorded_bytes_decode_or_fail_as_recorded() {
 }
 
 #[test]
-fn sender_and_receiver_survive_any_message_that_decodes() {
+fn sender_and_receiver_survive_randomly_changed_messages_that_decode() {
     let rate = Some(Rate::from_mbps(100));
     for row in all() {
         let setup = setup(1, 100, 24, rate, Span::from_millis(10));

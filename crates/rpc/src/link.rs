@@ -23,8 +23,8 @@ const UNREAD: Duration = Duration::from_secs(60);
 struct Stuck(Option<(Instant, usize)>);
 
 impl Stuck {
-    /// Returns when the other side counts as stuck if it reads nothing until then; `None` if no
-    /// bytes are `queued`. `left` of these bytes were queued at the last call.
+    /// Returns the time at which the other side counts as stuck if it reads nothing until then;
+    /// `None` if no bytes are `queued`. `left`: bytes of the last call's queue that are not sent.
     fn at(&mut self, left: usize, queued: usize, now: Instant) -> Option<Instant> {
         self.0 = match self.0 {
             _ if queued == 0 => None,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_reads_is_not_stuck_although_as_many_bytes_wait_after_each_step() {
+    fn a_peer_that_reads_is_not_stuck_if_new_messages_refill_the_queue() {
         let (mut stuck, begun) = (Stuck::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(stuck.at(0, 100, at(1)), Some(at(61)));

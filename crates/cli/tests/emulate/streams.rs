@@ -76,7 +76,7 @@ fn lost_datagrams_of_frames_and_of_payloads_are_sent_again() {
         let (sent, came) = need!(stream_by(way));
         assert!(sent["way"].as_str().is_some_and(|words| words.starts_with(name)), "{sent}");
         let number = |of: &serde_json::Value, field: &str| of[field].as_u64().expect("a number");
-        // About four of a frame's more than 210 datagrams are lost. A busy host may miss a few
+        // The path loses about four of the 210 datagrams of a frame. A busy host may miss a few
         // frames.
         assert!(number(&came, "on_time") >= 50, "{way} {sent} {came}");
         assert_eq!((number(&came, "wrong"), number(&came, "restored")), (0, 0), "{way} {came}");
@@ -85,7 +85,7 @@ fn lost_datagrams_of_frames_and_of_payloads_are_sent_again() {
 }
 
 #[test]
-fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
+fn repairs_restore_lost_messages_of_a_channel_with_a_deadline() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let host = Host::new(&folder.path().join("config"));
     let here = folder.path().display();
@@ -95,7 +95,8 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
     let config = format!("export LONGHAUL_CONFIG_DIR={here}/config");
     let serve = format!("{config}; {BINARY} reflect --allow {allow} > {here}/ready");
     let ends = "--mode deadline --deadline 20s --json --accept-new lh://b/x";
-    // The sender pauses 1 ms after each line. The receiver may miss a message, also the last one.
+    // The sender pauses 1 ms after each line. The receiver may miss any message, so the script
+    // sends `end` until the receiver has it.
     let send = format!(
         "{config}; until grep -q joined {here}/came 2>/dev/null; do sleep 0.05; done; \
          while read line; do echo $line; sleep 0.001; done < {here}/lines | \
@@ -124,9 +125,9 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
 
 #[test]
 fn a_rate_above_the_path_is_lowered_to_what_the_path_carries() {
-    // A payload has three frames and a deadline of 160 ms, of which at most 80 ms are left for
-    // sending. So equation 11 of `longhaul_proto::model` gives at least 90 Mbit/s. The frames
-    // themselves need 48 Mbit/s.
+    // The frames need 48 Mbit/s. Of the deadline of 160 ms, equation 11 of `longhaul_proto::model`
+    // reserves 40 ms for the payload and 40 ms for each repair round. The plan has at least one
+    // round. So the equation gives at least 96 Mbit/s, more than the path carries.
     let flags = "--way payloads --deadline 160ms --frames 240";
     let (sent, came) = need!(stream_over(&["--rate", "80M", "--queue", "1MB"], flags));
     let rate = sent["rate_bps"].as_f64().expect("a number");

@@ -14,7 +14,7 @@ fn events(ended: &Ended, event: &str) -> Vec<String> {
 }
 
 #[test]
-fn verbose_prints_created_names_and_twice_verbose_skipped_ones() {
+fn v_prints_created_names_and_vv_also_prints_skipped_names() {
     let pair = Pair::new();
     let names: Vec<String> = (0..40).map(|n| format!("t/d{}/f{n}", n % 3)).collect();
     for root in [&pair.here, &pair.there] {

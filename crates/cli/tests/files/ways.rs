@@ -1,5 +1,5 @@
-//! Ciphers, receive strategies and parallel TCP. Also connections and datagrams of foreign
-//! programs.
+//! Ciphers, receive strategies, parallel TCP, JSON output and exit statuses of copies. Also
+//! connections and datagrams of foreign programs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -72,7 +72,7 @@ fn a_fake_copy_writes_nothing_and_reports_that() {
 }
 
 #[test]
-fn a_dry_run_refuses_requests_that_it_cannot_answer() {
+fn a_dry_run_refuses_the_receive_flag() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     write(&pair.there.join("source"), b"s");
@@ -94,7 +94,7 @@ fn parallel_tcp_carries_a_copy_both_ways() {
 }
 
 #[test]
-fn a_summary_has_every_promised_name_and_the_counts_fit_together() {
+fn a_summary_has_the_main_documented_fields_and_its_counts_are_consistent() {
     const NAMES: &str = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \
         rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
         retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher blake3 \
@@ -141,7 +141,7 @@ const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03aaaaaa
     aaaaaaaa\x00\x00\x02\x13\x01\x01\x00";
 
 #[test]
-fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
+fn a_copy_completes_despite_silent_and_foreign_connections() {
     const SILENT: usize = 1000;
     let pair = Pair::new();
     let address = pair.server.address.as_str();
@@ -184,7 +184,7 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
 }
 
 #[test]
-fn a_missing_server_and_a_wrong_flag_have_their_exit_statuses() {
+fn a_missing_server_exits_with_3_and_a_server_flag_on_a_local_copy_with_2() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -46,7 +46,7 @@ fn repeated_damage_ends_with_its_own_exit_status() {
 }
 
 #[test]
-fn without_encryption_a_trees_file_names_stay_encrypted_and_damaged_data_are_repaired() {
+fn with_cipher_none_a_trees_file_names_stay_encrypted_and_damaged_data_are_repaired() {
     for way in WAYS {
         let rig = Relayed::with(1, &["--allow-plain"]);
         let (here, there) = (rig.pair.here.join("tree"), rig.pair.there.join("tree"));

@@ -5,11 +5,11 @@
 //! payload of one datagram. A coded symbol (of an erasure code) replaces any one missing block of
 //! its chunk.
 //!
-//! A pass is one run over the missing chunks. From its first block in a pass on, a chunk is read in
-//! parts of [`PART`] bytes as its blocks are needed, and hashed. To read and hash a whole chunk at
-//! once would take a millisecond or more; in this time a short queue on the path may run empty. The
-//! chunk stays in a buffer until another chunk is begun. A block that is needed after that is read
-//! alone.
+//! A pass is one run over the missing chunks. A pass reads and hashes a chunk in parts of [`PART`]
+//! bytes, as the blocks of the chunk are needed. To read and hash a whole chunk at once would take
+//! a millisecond or more; in this time a short queue on the path may run empty. The chunk stays in
+//! a buffer until another chunk is begun. If one of its blocks is needed later, only this block is
+//! read.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     const SIZE: u64 = 2 * CHUNK + 77;
-    /// Divides a part, so that the blocks of a chunk end where its parts end.
+    /// A divisor of [`PART`], so that each part of a chunk ends at the end of a block.
     const BLOCK: u32 = 1024;
 
     fn content() -> Vec<u8> {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_read_in_parts_and_has_its_digest_after_the_last() {
+    fn a_chunk_is_read_in_parts_and_its_digest_is_known_after_the_last_part() {
         let folder = tempfile::tempdir().unwrap();
         let (mut payloads, layout) = payloads(&folder);
         let read = |payloads: &Payloads| payloads.chunk.as_ref().map(PartialChunk::bytes_read);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_chunk_and_a_finish_complete_a_chunk_of_which_little_was_sent() {
+    fn the_next_chunk_or_finish_reads_and_hashes_the_rest_of_a_begun_chunk() {
         let folder = tempfile::tempdir().unwrap();
         let (mut payloads, layout) = payloads(&folder);
         let value = |chunk| {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_between_the_parts_of_a_chunk_fails_before_the_digest() {
+    fn a_file_that_changes_between_two_parts_of_a_chunk_is_a_failure_and_the_rest_is_zeros() {
         let folder = tempfile::tempdir().unwrap();
         let (mut payloads, layout) = payloads(&folder);
         let per_chunk = CHUNK as u32 / BLOCK;
