@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_may_have_one_pin() {
+    fn a_pin_must_name_a_server_of_the_command_and_pins_of_the_same_name_must_agree() {
         let places = ["lh://h1/a", "lh://h2:9/b", "me@h3:c", "here"];
         let fine = [(Some("h1"), "a"), (Some("h2:9"), "b"), (None, "c"), (None, "c")];
         assert_eq!(check(&fine, &places), Ok(()));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_id_is_refused_with_the_reason() {
+    fn the_refusal_of_an_invalid_server_id_says_which_command_prints_the_id() {
         for wrong in ["nonsense", "h1=", "h1=lh1:abc", "lh1:nonsense"] {
             assert!(parse_pin(wrong).unwrap_err().contains("longhaul id"), "{wrong}");
         }

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_ends_with_a_slash_or_dots_names_a_folder() {
+    fn a_path_names_a_folder_if_it_is_empty_or_ends_with_a_slash_or_a_dot_component() {
         for (path, says, name) in [
             ("", true, None),
             ("a", false, Some("a")),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_may_replace_a_file_and_recognises_a_name_of_the_system() {
+    fn only_files_and_missing_names_may_be_replaced_and_links_of_the_system_are_recognised() {
         let top = tempfile::tempdir().unwrap();
         let at = |name: &str| top.path().join(name);
         fs::write(at("file"), "").unwrap();
@@ -368,7 +368,7 @@ mod tests {
         assert!(ambient(at("loop")).may_be_replaced().is_err());
         assert!(ambient(at("open")).is_of_the_system());
         assert!(ambient("/proc/self/fd/1").is_of_the_system());
-        // On some systems, this name is a link into /proc.
+        // Only on some systems is `/dev/stdout` a link.
         let is_link = fs::read_link("/dev/stdout").is_ok();
         assert_eq!(ambient("/dev/stdout").is_of_the_system(), is_link);
     }

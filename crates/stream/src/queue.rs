@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// If as many frames and reports are queued for the thread, the reader is too slow and loses
+/// If this many frames and reports are queued for the thread, the reader is too slow and loses
 /// further frames.
 const WAITING: usize = 4;
 
@@ -27,7 +27,8 @@ impl<T> Outlet<T> {
     }
 }
 
-/// The thread's end of its queue. The fields are dropped in this order: first the queue closes.
+/// The thread's end of its queue. The receiver is dropped before the counter, so the queue is
+/// closed when only the outlet still has the counter.
 pub(crate) struct Inlet<T> {
     receiver: Receiver<T>,
     waiting: Arc<AtomicUsize>,

@@ -13,7 +13,7 @@ pub enum CallOption {
     Allow,
     /// Follow redirects from https to http.
     AllowDowngrade,
-    /// Allow clients to request data in the clear, at a server.
+    /// Let the clients of a server request unencrypted data.
     AllowPlain,
     /// The cipher.
     Cipher,
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_names_its_options_and_no_others() {
+    fn only_option_names_in_backquotes_count_as_named_in_a_text() {
         let text = format!("leave {} and {} out", CallOption::AllowPlain, CallOption::DryRun);
         assert_eq!(text, "leave `allow_plain` and `dry_run` out");
         let named = CallOption::named_in(&text);

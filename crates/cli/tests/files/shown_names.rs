@@ -1,4 +1,5 @@
-//! Hostile names from the other host, which could control the user's terminal.
+//! File names from the other host: control characters do not reach the user's terminal, and names
+//! that are not UTF-8 stay distinct.
 
 use std::ffi::OsStr;
 use std::fs;

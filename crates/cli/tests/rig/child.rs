@@ -152,8 +152,8 @@ impl Child {
         Ended { status, stdout, stderr: self.complaints.join("\n") }
     }
 
-    /// Waits for the child's end, and kills the rest of its process group. Once the child is
-    /// reaped, its id may be the id of a stranger's group.
+    /// Waits for the child's end, kills the rest of its process group, and only then reaps the
+    /// child: the id of a reaped child may be the id of a stranger's group.
     fn reap(&mut self) -> ExitStatus {
         if std::mem::take(&mut self.leads) {
             let (child, options) = (pid(self.id()), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);

@@ -72,10 +72,10 @@ pub(super) static INTERNET: Experiment = Experiment {
     setup: "Each program sends 200 MB over a path with a round trip of 67.5 ms. The study does not \
             describe the path further, so the path's other values are derived from the results of \
             two programs: RBUDP, and iperf with UDP. iperf's UDP lost almost nothing, so the \
-            sending host limited its rate, not a link. The sending host therefore sends at most at \
-            iperf's rate: 489 Mbit/s on the good day (best case), and 420 on the bad day (worst \
-            case). The path has 1 Gbit/s like the hosts' cards. Towards the receiver each packet \
-            is lost independently, with the loss ratio of RBUDP (0.053 % and 3.1 %). Cross \
+            sending host, not a link, limited iperf's rate. The sending host therefore sends at \
+            most at iperf's rate: 489 Mbit/s on the good day (best case), and 420 on the bad day \
+            (worst case). The path has 1 Gbit/s like the hosts' cards. Towards the receiver each \
+            packet is lost independently, with the loss ratio of RBUDP (0.053 % and 3.1 %). Cross \
             traffic, reordering and slow hosts are left out. The study does not give RBUDP's \
             sending rate either; 370 and 335 Mbit/s follow from its published time, minus the time \
             of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL finds its \

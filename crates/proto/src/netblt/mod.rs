@@ -20,7 +20,7 @@
 //!   timer from this rate. The timer does not expire while data arrive.
 //! - A sender that is slow, or may not send more bytes, would get requests for blocks that are
 //!   unsent or in flight. RESEND therefore carries the highest packet number that had arrived. The
-//!   sender resends only listed blocks that it sent before that number.
+//!   sender resends only listed blocks that it sent before that number, or more than a timeout ago.
 //! - Buffers never straddle our segments.
 //!
 //! Source files: `buffers` divides the object. `sender` sends all buffers; `sending` has the state

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_and_burst_are_the_controllers_or_the_offers_if_those_are_lower() {
+    fn of_controller_and_offer_the_lower_rate_and_the_smaller_burst_apply() {
         let layout = Layout::whole(Bytes::new(1 << 20), 1_000).unwrap();
         let mut sender = NetbltSender::new(&Setup::new(FlowId(1), layout, Span::from_millis(100)));
         sender.controller = Box::new(Short);

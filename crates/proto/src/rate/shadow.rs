@@ -6,10 +6,10 @@
 //! completely. At a shallow queue or under CoDel, [`Trains`] leaves little to others.
 //!
 //! This controller detects other flows. Its own datagrams queue only if it sends above the
-//! capacity. It computes the length of that queue, and attributes the rest of a queue to others.
-//! If other flows have a queue for several rounds (of about a round trip each), a *shadow window*
-//! takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the rate is the window
-//! divided by the round-trip time. Differences from CUBIC:
+//! capacity. The controller computes how much of a queue its own datagrams make, and attributes the
+//! rest to others. If other flows have a queue for several rounds (of about a round trip each), a
+//! *shadow window* takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the rate
+//! is the window divided by the round-trip time. Differences from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
@@ -20,9 +20,9 @@
 //!   bandwidth-delay product. For some round trips the window is held at that share of the
 //!   bandwidth-delay product (queue included): it rises as the queue grows, and losses do not take
 //!   it lower. Without this rule BBR, which does not slow down for loss, would take most of the
-//!   path. BBR empties the queue at least every ten seconds, to measure the round-trip time. If the
-//!   queue has not been empty for more than 12 s, the other flows are not BBR, and the window is
-//!   not raised beyond CUBIC's curve.
+//!   path. BBR empties the queue at least every ten seconds, to measure the round-trip time. If a
+//!   queue has lasted for more than 12 s, the other flows are not BBR, and the window is not raised
+//!   beyond CUBIC's curve.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.
@@ -159,7 +159,7 @@ pub(crate) struct Shadow {
     held: (Time, f64),
     /// Whether the last round had a queue that needs draining.
     has_queue: bool,
-    /// [`Shadow::cap`] at the last report after which no windows were in use.
+    /// The newest value of [`Shadow::cap`]; not updated while windows are in use.
     capped: Rate,
     shared_at: Time,
     /// When the path last had no queue, or no window was in use.
@@ -366,9 +366,9 @@ impl Shadow {
     fn cap(&self) -> Rate {
         let drains = self.has_queue && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();
-        // `part` already contains the path's own loss, so that loss counts twice. With the loss
-        // counted once, nine instead of three cells of `auto-grid` alone are 2 points below
-        // `Trains`.
+        // `part` is already corrected for the path's own loss, so that loss counts twice. With the
+        // loss counted once, nine cells of a copy alone in `auto-grid`, instead of three, are more
+        // than 2 points below `Trains`.
         // While a queue persists, our arrival rate is what the path gives us. The cap is never
         // computed from less than the least capacity that the trains prove.
         let cap = |carries: f64| {

@@ -400,7 +400,8 @@ impl Sending {
             _ => (Time::NEVER, None),
         };
         if why != Some(Why::Pacing) {
-            // The last blocks of this chunk may not be needed, but its digest is.
+            // The receiver may not need the last blocks of the chunk in the buffer, but it needs
+            // the chunk's digest.
             self.payloads.finish()?;
             self.send_digests(now);
             now = clock::now();

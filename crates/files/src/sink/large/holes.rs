@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_hole_reads_as_zeros_whatever_was_there_before() {
         let large = large();
-        // Files of the first folder have no holes.
+        // Files of a `MemoryFolder` cannot have holes; zeros are written instead.
         let root = crate::store::memory::Disk::new(1).root();
         let folders: [&dyn Folder; 2] = [&crate::MemoryFolder::new(6 * CHUNK), &*root];
         for file in folders.map(|folder| folder.create(b"x", 0o600).unwrap()) {
