@@ -178,7 +178,8 @@ pub(super) struct Selective {
     /// acknowledgement.
     #[prost(uint64, optional, tag = "3")]
     pub(super) highest: Option<u64>,
-    /// In the last message: the number of blocks that arrived since the previous acknowledgement.
+    /// In the last message: the number of blocks that arrived for the first time since the previous
+    /// acknowledgement.
     #[prost(uint64, tag = "4")]
     pub(super) fresh: u64,
 }
@@ -194,13 +195,14 @@ pub(super) struct Sync {
 /// GTP, from the receiver: blocks to send, and the rate from now on.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Request {
-    /// The number of the request, from 1. Each request is obeyed once, in order.
+    /// The number of the request, from 1. Requests are obeyed in order, each at most once.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
     /// The allowed rate, in bits a second of UDP payload.
     #[prost(uint64, tag = "2")]
     pub(super) rate: u64,
-    /// Whether the sender forgets requested blocks that it has not sent yet.
+    /// Whether this request voids all earlier ones: the sender forgets requested blocks that it has
+    /// not sent yet, and ignores earlier requests that arrive later.
     #[prost(bool, tag = "3")]
     pub(super) anew: bool,
     /// Runs of blocks: for each run a gap and a length, both varints. A gap counts from the end of
