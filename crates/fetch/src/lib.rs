@@ -6,9 +6,9 @@
 //! - [`Digest`] and [`Hasher`]: the digest that a server published, and its computation.
 //!
 //! The client does not trust the server. A body never exceeds the requested range. Each reply must
-//! have the size of the opened version; a strong ETag and a modification time in a reply must also
-//! be those of this version. All calls block. The only files that the crate reads are this host's
-//! certificates.
+//! name the total size of the opened version; a strong ETag and a modification time in a reply must
+//! also be those of this version. All calls block. The crate reads no files except the certificates
+//! of trusted authorities.
 
 mod client;
 mod digest;

@@ -110,7 +110,7 @@ async fn work(
     let silent = silence(session.rtt());
     let (mut writer, mut reader) = session.split();
     writer.queue(&Say { said: Some(Said::Begin(begin.clone())) })?;
-    // A program has only one server, so no limits apply but those of `longhaul_proto::rpc`.
+    // A program has only one server, so only the limits of `longhaul_proto::rpc` apply.
     let room = || Room { calls: true, streams: true };
     let ended = tokio::select! {
         ended = link::run(calls, orders, &mut writer, &mut reader, room, |_| {}) => ended,

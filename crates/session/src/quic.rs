@@ -1,9 +1,9 @@
 //! Sessions over QUIC: one connection with bidirectional streams, tuned for low latency under loss.
 //!
 //! - A loss does not shrink the window below its floor ([`Window`]).
-//! - Packets are sent twice while there are few ([`Twice`]).
-//! - If the handshake is not complete after 40 ms, a second attempt repeats the client's first
-//!   packets.
+//! - Packets are sent twice while few packets are sent ([`Twice`]).
+//! - If the handshake is not complete after 40 ms, a second handshake starts. The client uses the
+//!   one that completes first.
 //! - Small datagrams (pulses) follow each write. They reveal the loss of the write's last packet
 //!   after one round trip; without them a timeout of three round trips would.
 
@@ -47,7 +47,8 @@ const REPEAT_AFTER: Duration = Duration::from_millis(40);
 /// Limit on unread bytes of one side, until the session is to carry much data.
 const UNREAD: u32 = 256 << 10;
 
-/// Limit on unread bytes of each stream of several: an unread stream does not block the others.
+/// Limit on unread bytes of each stream if there are several: an unread stream does not block the
+/// others.
 const UNREAD_EACH: u32 = BULK as u32;
 /// Limit on unread bytes of all streams of a client that opens several.
 const UNREAD_ALL: u32 = 4 * UNREAD_EACH;
@@ -127,7 +128,7 @@ pub(super) fn server_endpoint(
     endpoint(socket, lasting, Some(config), Copies::Established)
 }
 
-/// Uses a reset key that outlives the process: a restarted server immediately resets the
+/// Uses a reset key that outlives the process, so that a restarted server immediately resets the
 /// connections of its predecessor (RFC 9000, section 10.3).
 fn lasting(identity: &Identity, local: SocketAddr) -> EndpointConfig {
     let key = Key::new(HMAC_SHA256, &reset_key(identity, local));
@@ -136,8 +137,8 @@ fn lasting(identity: &Identity, local: SocketAddr) -> EndpointConfig {
     config
 }
 
-/// Returns the reset key of a server at `local`. With the key of another server of the same
-/// identity, that server would reset this server's connections (RFC 9000, section 21.11).
+/// Returns the reset key of a server at `local`. The key depends on `local`, because an attacker
+/// could make servers with a common key reset each other's connections (RFC 9000, section 21.11).
 fn reset_key(identity: &Identity, local: SocketAddr) -> [u8; 32] {
     *blake3::keyed_hash(&identity.resets, local.to_string().as_bytes()).as_bytes()
 }
@@ -167,7 +168,7 @@ impl ConnectionIdGenerator for RandomIds {
     }
 }
 
-/// Opens a session to `remote`; the first write goes with the handshake's end.
+/// Opens a session to `remote`.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     remote: SocketAddr,

@@ -185,7 +185,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     Setting {
         title: format!(
             "{}: {size} of random bytes{rate}, {turns} {runs} of each protocol, in turn",
-            // A host of ssh is written with a colon.
+            // An ssh host without a path is displayed as `host:`.
             host.to_string().trim_end_matches(':')
         ),
         notes: vec![
@@ -209,7 +209,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     }
 }
 
-/// Records the progress of a run over time.
+/// Records and displays the progress of a run.
 struct Watch {
     cancel: CancelHandle,
     cpu_before: Span,

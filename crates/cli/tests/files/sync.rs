@@ -71,7 +71,7 @@ fn a_push_a_pull_and_a_local_sync_delete_what_the_source_lacks_and_nothing_outsi
 }
 
 #[test]
-fn an_empty_source_and_a_plan_beyond_the_limit_are_refused_and_delete_nothing() {
+fn an_empty_source_and_deletions_beyond_max_delete_are_refused_and_delete_nothing() {
     let pair = Pair::new();
     fs::create_dir_all(pair.here.join("empty/sub")).unwrap();
     fs::create_dir_all(pair.there.join("empty")).unwrap();
@@ -95,7 +95,7 @@ fn an_empty_source_and_a_plan_beyond_the_limit_are_refused_and_delete_nothing() 
 fn a_sync_with_a_failed_file_deletes_nothing() {
     let pair = Pair::new();
     trees(&pair.here, &pair.there);
-    // A folder is in the place of a file.
+    // `run/a` is a file in the source and a folder in the destination.
     write(&pair.there.join("run/a/inner"), b"i");
     let failed = sync(&pair, &["--delete"], "run", pair.at(""));
     failed.is(8, &["nothing was deleted"]);
@@ -118,7 +118,7 @@ fn a_killed_sync_deletes_nothing_and_the_same_command_completes_it() {
 }
 
 #[test]
-fn a_sync_that_reconnects_keeps_files_that_another_copy_finished_since_its_begin() {
+fn a_sync_that_reconnects_keeps_files_that_another_copy_finished_meanwhile() {
     for is_push in [true, false] {
         let mut pair = Pair::new();
         let (source, old) = match is_push {
@@ -154,7 +154,7 @@ fn a_write_only_client_cannot_delete() {
 }
 
 #[test]
-fn an_ambiguous_sync_is_refused() {
+fn sync_refuses_invalid_arguments_and_deletes_nothing() {
     let pair = Pair::new();
     trees(&pair.here, &pair.there);
     write(&pair.here.join("deep/run/a"), b"a");

@@ -105,7 +105,7 @@ impl Arrived {
     }
 
     /// Takes from the front of `blocks` as many missing blocks as one message can name; `None` if
-    /// no block is missing.
+    /// none of `blocks` is missing.
     pub(crate) fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
         let mut lost = blocks.iter().flat_map(|run| self.there.gaps(run)).peekable();
         let loss = Loss::fill(sequence, &mut lost);
@@ -115,7 +115,7 @@ impl Arrived {
         (!loss.lost().is_empty()).then_some(loss)
     }
 
-    /// Number of the first missing block; the number of all blocks if none is missing.
+    /// Number of the first missing block; the object's block count if none is missing.
     pub(crate) fn next(&self) -> u64 {
         self.there.run_at(0).map_or(0, |run| run.end)
     }

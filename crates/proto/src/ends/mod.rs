@@ -13,7 +13,7 @@
 //! - [`seen_numbers`]: which numbered messages have arrived. [`again`]: repetition with backoff
 //!   during silence. [`mod@grace`]: how long to wait for an overtaken datagram.
 //! - [`loss_window`]: the loss ratio of recent datagrams.
-//! - [`receiving`]: counters and pulses from arrivals; many flows behind one receiver.
+//! - [`receiving`]: counters and pulses of a receiver; a receiver of many independent flows.
 //! - `out`, for tests: a sender without a network.
 //! - [`tallies`]: which blocks have arrived, a bitmap for each incomplete segment.
 

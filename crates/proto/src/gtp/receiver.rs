@@ -76,7 +76,8 @@ impl Default for GtpReceiver {
 }
 
 impl GtpReceiver {
-    /// Runs `act` on a flow, and then handles its effects on the others.
+    /// Runs `act` on a flow. Then collects the flow's messages and events, notes whether the flow
+    /// changed, and updates its due time.
     fn with<T>(&mut self, id: FlowId, act: impl FnOnce(&mut Flow) -> T) -> Option<T> {
         let flow = self.flows.get_mut(&id)?;
         let done = act(flow);
@@ -124,8 +125,8 @@ impl GtpReceiver {
         if self.changed { self.next_change } else { Time::NEVER }
     }
 
-    /// Sets new targets for all flows: at the end of an interval from its measurements, otherwise
-    /// because flows joined, left or changed.
+    /// Sets new targets for all active flows: at the end of an interval, after an update of the
+    /// estimates; otherwise because flows joined, left or changed.
     fn schedule(&mut self, now: Time, interval: bool) {
         let Some(rules) = self.rules else { return };
         if interval {
@@ -341,7 +342,7 @@ mod tests {
     use crate::endpoint::PacketNumber;
     use crate::layout::{Block, Layout};
 
-    /// Adds flows 1 and 2 with a round trip of 10 ms and datagrams of 8,256 bits.
+    /// Returns a receiver of flows 1 and 2 with a round trip of 10 ms and datagrams of 8,256 bits.
     fn receiver(grants: [Bytes; 2]) -> GtpReceiver {
         let mut receiver = GtpReceiver::default();
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_waits_for_its_grant_frees_its_rate_and_a_new_flow_counts_as_requested() {
+    fn a_flow_out_of_grant_frees_its_rate_and_a_new_flow_counts_with_its_requested_rate() {
         let mut receiver = receiver([Bytes::ZERO, Bytes::MAX]);
         let rate = |flow: u32| receiver.flows[&FlowId(flow)].rate();
         let (idle, new) = (rate(1), rate(2));
@@ -365,7 +366,7 @@ mod tests {
         receiver.freed = 7.0;
         let whole = receiver.measure(at(10_000));
         assert_eq!((receiver.freed, whole.unmeasured), (7.0 + idle, new));
-        // The rate is freed once.
+        // The rate is freed only once.
         let whole = receiver.measure(at(10_100));
         assert_eq!(receiver.freed, 7.0 + idle);
         assert_eq!((whole.unmeasured, whole.total, whole.queue), (new, 0.0, 0.0));
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_counts_each_flow_and_each_step_of_the_shares() {
+    fn the_work_of_a_schedule_counts_each_flow_and_each_step_of_the_shares() {
         let mut receiver = receiver([Bytes::MAX; 2]);
         receiver.advance(Time::ZERO);
         assert!(receiver.work >= 2 + 3, "{}", receiver.work);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_a_millisecond_or_a_256th_of_a_round_trip_apart() {
+    fn notes_are_at_least_a_millisecond_and_a_256th_of_a_round_trip_apart() {
         let notes = |rtt, micros: u64| {
             let mut departures = Departures::default();
             departures.note(at(0), 0, Span::from_millis(rtt));

@@ -11,7 +11,7 @@ async fn until(condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(LONG, waiting).await.expect("it happens");
+    tokio::time::timeout(LONG, waiting).await.expect("the condition becomes true");
 }
 
 async fn still_serves(listener: &mut Listener, server: &Identity) {
@@ -52,7 +52,7 @@ fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
 }
 
 #[test]
-fn tls_clients_of_another_kind_are_dropped() {
+fn tls_clients_without_raw_public_keys_or_longhaul_alpn_are_dropped_and_counted() {
     run(async {
         let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
@@ -75,7 +75,7 @@ fn tls_clients_of_another_kind_are_dropped() {
             let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
             if let Ok(mut stream) = connector.connect(name, stream).await {
                 let ended = stream.read(&mut [0]).await;
-                assert!(matches!(ended, Ok(0) | Err(_)), "nothing is said to it");
+                assert!(matches!(ended, Ok(0) | Err(_)), "the server sends it nothing");
             }
             until(|| listener.dropped().foreign == at as u64 + 1).await;
         }
@@ -109,13 +109,13 @@ fn silent_and_stalling_connections_keep_nobody_out_and_are_dropped_in_the_end() 
         })
         .await;
         for stream in &mut silent {
-            assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "closed from there");
+            assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "the server closed it");
         }
     });
 }
 
 #[test]
-fn quic_clients_of_another_kind_are_dropped() {
+fn quic_clients_with_another_alpn_are_dropped_and_counted() {
     run(async {
         let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
@@ -134,7 +134,7 @@ fn quic_clients_of_another_kind_are_dropped() {
 const CROWD: usize = 100;
 
 #[test]
-fn a_crowd_from_one_address_is_served_to_the_last() {
+fn a_hundred_clients_from_one_address_are_all_served() {
     run(async {
         let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
@@ -171,7 +171,7 @@ fn junk_on_the_udp_port_disturbs_no_client() {
 }
 
 #[test]
-fn frames_too_long_or_cut_short_are_errors() {
+fn frames_too_long_or_cut_short_or_with_invalid_messages_are_errors() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let (near, mut far) = pair(carriers, LOOPBACKS[0]).await;

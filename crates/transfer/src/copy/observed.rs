@@ -5,14 +5,15 @@ use longhaul_proto::time::{Span, Time};
 use crate::counters::{Counters, Times};
 
 /// The earlier attempts of a copy, and the state of this attempt at the other end's last sign of
-/// life. Later waits of a sender show an outage, not a bottleneck.
+/// life. A sender's waits after this sign show an outage, not a bottleneck.
 #[derive(Debug)]
 pub(super) struct Observed {
-    /// The times of the sending end, summed over the earlier attempts with the carrier of the last.
+    /// The times of the sending end, summed over the earlier attempts since the last change of the
+    /// carrier.
     from: Times,
     /// The same times of the receiving end.
     to: Times,
-    /// Whether that carrier is streams.
+    /// Whether these attempts sent over streams.
     by_streams: bool,
     /// How long the copy had no connection before this attempt.
     away: Span,
@@ -56,9 +57,9 @@ impl Observed {
         }
     }
 
-    /// Adds the times of the earlier attempts to the two ends of the last one, unless the data used
-    /// another carrier: a time over UDP does not explain a copy over TCP. Returns the part of
-    /// `elapsed` with a connection.
+    /// Adds the times of the earlier attempts to the counters of both ends of the last attempt,
+    /// unless the last attempt used another carrier: waits over UDP do not explain the rate over
+    /// TCP. Returns the part of `elapsed` with a connection.
     pub(super) fn join_all(&self, from: &mut Counters, to: &mut Counters, elapsed: Span) -> Span {
         self.join(from, to);
         elapsed.saturating_sub(self.away)
@@ -83,7 +84,8 @@ mod tests {
         Time::ZERO + Span::from_secs(seconds)
     }
 
-    /// The counters of a sender that waited for its pacer, and then for a grant.
+    /// Returns the counters of both ends after the sender waited `paced` seconds for its pacer and
+    /// `granted` seconds for a grant.
     fn waited(paced: u64, granted: u64) -> (Counters, Counters) {
         let (paced, granted) = (Span::from_secs(paced), Span::from_secs(granted));
         let sender = SenderCounters { sent: 9, ..SenderCounters::default() };
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reconnected_copy_is_judged_by_the_time_with_a_connection() {
+    fn the_time_without_a_connection_does_not_count_for_the_bottleneck_of_a_copy() {
         let mut observed = Observed::new(at(1));
         observed.begin(at(1));
         observed.note(at(60), || waited(59, 0));
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_over_udp_does_not_explain_a_copy_over_tcp() {
+    fn waits_over_udp_do_not_explain_the_rate_of_a_copy_over_tcp() {
         let mut observed = Observed::new(at(1));
         observed.begin(at(1));
         observed.note(at(61), || waited(60, 0));
