@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_before_any_slash_makes_a_location_remote() {
+    fn a_host_and_a_colon_before_any_slash_make_a_location_remote() {
         assert_eq!(parse("a/b"), local("a/b"));
         assert_eq!(parse("./a:b"), local("./a:b"));
         assert_eq!(parse("/a:b"), local("/a:b"));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_http_has_its_last_name_as_path_and_shows_no_password() {
+    fn an_http_location_has_the_last_component_as_path_and_prints_no_password() {
         let at = parse("https://ada:secret@h.example/a/run%2042?x=1#y");
         assert_eq!(at.path(), Path::new("run 42"));
         assert_eq!(at.to_string(), "https://h.example/a/run%2042?x=1");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_port_is_named() {
+    fn an_error_about_a_port_says_what_is_wrong() {
         for (text, said) in [
             ("lh://host:99999/x", "99999 is not a port from 1 to 65535 in"),
             ("lh://host:0", "0 is not a port"),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn no_error_of_an_invalid_address_of_http_prints_a_password() {
+    fn an_error_about_an_invalid_http_address_prints_no_password() {
         for text in [&b"http://ada:se/cret@h/x"[..], b"https://ada:\xff-cret@h/x"] {
             let error = Location::parse(OsStr::from_bytes(text)).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Usage);

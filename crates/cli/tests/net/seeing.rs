@@ -178,7 +178,7 @@ fn value(families: &BTreeMap<String, Family>, series: &str) -> f64 {
 }
 
 #[test]
-fn metrics_are_well_formed_count_copied_data_and_have_no_names() {
+fn metrics_are_well_formed_count_copied_data_and_name_no_file_or_peer() {
     let seen = Seen::new();
     let before = lint(&seen.get("/metrics"));
     assert_eq!(value(&before, "longhaul_delivered_bytes_total{way=\"in\"}"), 0.0);
@@ -265,7 +265,7 @@ fn http_requests_are_counted_without_their_paths() {
 }
 
 #[test]
-fn rooms_are_in_top_and_in_the_metrics_without_their_names() {
+fn top_names_the_rooms_and_the_metrics_count_them_without_their_names() {
     let seen = Seen::new();
     let (id, room) = (format!("--server-id={}", seen.server.id), seen.server.at("lab/secret-room"));
     let room = room.to_str().expect("our own name");
@@ -298,7 +298,7 @@ fn rooms_are_in_top_and_in_the_metrics_without_their_names() {
 }
 
 #[test]
-fn the_page_needs_its_token_changes_nothing_and_loads_nothing_from_elsewhere() {
+fn the_page_requires_a_token_is_read_only_and_loads_nothing_from_elsewhere() {
     let seen = Seen::new();
     for target in ["/", "/metrics", "/state", "/events", "/?token=", "/metrics?token=page-token"] {
         let refused = seen.ask("GET", target, "");
@@ -342,7 +342,7 @@ fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
             events.push(serde_json::from_str(data).expect("an event is JSON"));
         }
     }
-    // There are ten a second, with a tolerance of two events. A busy host may send fewer.
+    // At most ten events a second: 20 in 2 s, plus a tolerance of two. A busy host may send fewer.
     assert!((8..=22).contains(&events.len()), "{} events in 2 s", events.len());
     let last = &events.last().expect("there are some")["transfers"][0];
     let first = &events[0]["transfers"][0];
@@ -369,7 +369,7 @@ fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
 }
 
 #[test]
-fn top_shows_a_server_only_to_clients_with_the_right() {
+fn top_shows_a_server_to_an_allowed_client_and_not_to_an_unknown_one() {
     let mut seen = Seen::new();
     let mut copy = seen.slow_copy("source", &bytes(12_000_000, 3));
     copy.progressed(100_000);

@@ -67,8 +67,8 @@ pub trait FlowSink: Send {
 
     /// Receives directly into the destination of the payloads, if the sink can
     /// ([`Scatter`](crate::port::scatter::Scatter)). Called when data wait and this is the port's
-    /// only flow. Returns `false` to leave the receiving to the port. Datagrams in the call's spill
-    /// (a buffer for leftovers) then arrive through [`FlowSink::on_batch`].
+    /// only flow. After `true`, datagrams in the call's spill (a buffer for leftovers) arrive
+    /// through [`FlowSink::on_batch`]. `false` leaves the receiving to the port.
     ///
     /// # Errors
     /// The socket's error; `WouldBlock` if no data wait.

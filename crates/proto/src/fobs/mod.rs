@@ -8,7 +8,7 @@
 //! The sender sends a batch and checks for an acknowledgement without waiting for one. It chooses
 //! the next packet among all unacknowledged packets, as from a circular buffer (the *circle*). The
 //! receiver acknowledges over UDP after a fixed number of newly received packets
-//! ([`ACK_FREQUENCY`]), and sends one completion signal on the reliable channel.
+//! ([`ACK_FREQUENCY`]) or a delay, and sends one completion signal on the reliable channel.
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
@@ -16,13 +16,13 @@
 //!   instead of the measured capacity, if both cards' rates are known.
 //! - The acknowledgement of a large object covers the parts with recent arrivals, in as many
 //!   messages as needed. See `pending_reports`.
-//! - With one circle over a large object, nearly every chunk lacks a block until the whole object
-//!   has been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 %
-//!   a MiB (729 blocks) is complete with a probability of 0.99^729, or 1/1,500. So the circle takes
-//!   one segment at a time. After a segment's new data, the sender resends known losses, and then
-//!   begins the next segment. Within the segments begun so far the paper's rule holds: no block is
-//!   resent before all have been sent once. Until the last segment has been sent, the sender
-//!   neither waits for blocks in flight nor resends them.
+//! - With one circle over a large object, nearly every hashed chunk (1 MiB, 729 blocks) lacks a
+//!   block until the whole object has been sent once: at a loss of 1 % a chunk is complete with a
+//!   probability of 0.99^729, or 1/1,500. A receiver that is killed before then can keep almost
+//!   nothing. So the circle takes one segment at a time. After a segment's new data, the sender
+//!   resends known losses, and then begins the next segment. Within the segments begun so far the
+//!   paper's rule holds: no block is resent before all have been sent once. Until the last segment
+//!   has been sent, the sender neither waits for blocks in flight nor resends them.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
 //!   While the grant is used up, a sender resends only known losses. Resent blocks need no grant.
 //! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks
@@ -31,16 +31,16 @@
 //! The variant `fobs-table` is FOBS with the congestion response of the released program, as
 //! described in a study at Oak Ridge National Laboratory (ORNL; "Faster bulk transfer starring:
 //! UDP"): see `table`. It sends bursts of [`BURST`], and resends losses after each [`CHUNK`] of new
-//! data, if that is less than a segment. During congestion it resends only known losses; afterwards
-//! it becomes greedy again.
+//! data (not a hashed chunk), if that is less than a segment. During congestion it resends only
+//! known losses; afterwards it becomes greedy again.
 //!
 //! The paper's other proposal, "it switches to a high-performance TCP algorithm when congestion in
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
 //! switch back" (section 7), is not implemented.
 //!
 //! Modules: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
-//! `sender` sends batches, `receiver` counts, `pending_reports` chooses the content of an
-//! acknowledgement, `table` sets the rate.
+//! `sender` sends batches, `receiver` decides when to acknowledge, `pending_reports` chooses the
+//! content of an acknowledgement, `table` sets the rate.
 
 mod circle;
 mod pending_reports;

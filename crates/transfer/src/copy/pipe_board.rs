@@ -111,7 +111,7 @@ impl Observer for OfPart {
 
     fn notice(&self, notice: Notice) {
         match notice {
-            // The pipe has reported its connection, and its parts are not files.
+            // The pipe has reported its one connection, and the user does not see the parts.
             Notice::Connected { .. } | Notice::Resumed { .. } => {}
             Notice::Fallback { .. } => {
                 if !std::mem::replace(&mut self.board.parts().fell_back, true) {

@@ -75,8 +75,8 @@ impl Outgoing {
         (&mut self.done).await
     }
 
-    /// Stops the thread and returns the payloads; `None` if it has ended already, or ends with an
-    /// error.
+    /// Stops the thread and returns the payloads; `None` if [`Outgoing::ended`] has completed, or
+    /// the thread ends with an error.
     pub(crate) async fn stop(self) -> Option<Payloads> {
         if self.done.is_terminated() {
             return None;

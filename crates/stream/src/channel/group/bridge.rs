@@ -28,10 +28,11 @@ use crate::channel::rooms::{Charge, Published, Role, Rooms, Seat};
 use crate::channel::stamp;
 use crate::send::ethernet;
 
-/// Delay from a member's goodbye to the new epoch, for all members that leave meanwhile.
+/// Delay of the new epoch after a member's goodbye. All members that leave meanwhile share one new
+/// epoch.
 const SOON: Duration = Duration::from_secs(1);
-/// Delay from the loss of a member without a goodbye to the new epoch: short, because the server
-/// may have withdrawn the member's right. Also the minimum length of an epoch, unless its sender
+/// Delay of the new epoch after a member is lost without a goodbye: short, because the server may
+/// have withdrawn the member's right. Also the minimum length of an epoch, unless its sender
 /// numbers are used up.
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// Maximum number of sending members: an epoch has at least two numbers for each.
@@ -75,8 +76,8 @@ struct State {
     /// The next sender's number; an epoch uses none twice.
     next: u32,
     speaking: u32,
-    /// Senders of this and the previous epoch, by epoch and number, with the messages counted as
-    /// lost there.
+    /// Senders of this and the previous epoch, by epoch and number. The cell has the messages lost
+    /// under this number that [`Sender::lost`] includes.
     senders: BTreeMap<(u64, u32), (Rc<Sender>, Cell<u64>)>,
     began: Instant,
     due: Option<Instant>,
@@ -170,7 +171,8 @@ impl Bridge {
         count.set(count.get() + 1);
     }
 
-    /// Updates each sender's losses. A message of the previous epoch may still arrive.
+    /// Updates each sender's losses in this and the previous epoch. The previous epoch's losses may
+    /// change too, because its messages may still arrive.
     fn count(&self, ears: &Ears) {
         for (number, (sender, counted)) in &self.state.borrow().senders {
             if let Some(lost) = ears.lost_of(*number) {
