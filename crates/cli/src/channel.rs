@@ -113,7 +113,7 @@ struct LinkArgs {
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Repairs for lost datagrams between this host and the server: xor:N sends the XOR of each N
-    /// datagrams, rs:N+M sends M Reed-Solomon repairs for each N (at a receiver at most N). For
+    /// datagrams, rs:N+M sends M Reed-Solomon repairs for each N; at a receiver M is at most N. For
     /// --mode datagram, and for senders with --mode multicast
     #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
     code: ChannelCode,

@@ -13,7 +13,7 @@ use crate::rig::{
     Child, DEADLINE, Ended, Host, Server, Skipped, bytes, need, side_by_side, skip, write_private,
 };
 
-/// Returns the texts that a subscriber received.
+/// Interrupts a subscriber, and returns the texts that it received.
 fn ended(child: Child) -> Vec<String> {
     child.signal(Signal::INT);
     texts(&child.end())
@@ -190,7 +190,7 @@ fn two_domains(family: Family) {
 }
 
 #[test]
-fn two_domains_with_groups_are_one_room_also_after_one_bridge_was_killed() {
+fn two_domains_with_groups_are_one_room_again_after_a_reflector_is_killed_and_restarted() {
     side_by_side(FAMILIES, two_domains);
 }
 
@@ -230,8 +230,8 @@ impl One {
         who.command(["channel", verb, "--json", "--interface=lo", &id, &mode, &url])
     }
 
-    /// Waits until the subscriber has received `last`, the last message of the room. With the mode
-    /// `multicast` it has then joined the group.
+    /// Starts a subscriber, and waits until it has received `last`, the last message of the room.
+    /// In the mode `multicast` the subscriber has then joined the group.
     fn receive(&self, server: &Server, mode: &str, last: &str) -> Child {
         let mut child = Child::spawn(&mut self.channel(&self.client, server, "receive", mode));
         hears(&mut child, last);
@@ -369,7 +369,7 @@ fn a_member_that_loses_its_right_loses_the_key() {
 }
 
 #[test]
-fn a_group_needs_the_right_to_its_room_a_configured_room_and_a_usable_address() {
+fn a_missing_right_a_room_without_a_group_and_an_unusable_group_address_are_refused() {
     let one = One::new(4);
     let (host, reader) = (one.host("r"), one.host("reader"));
     let reads = format!("--allow={},channel=ro", reader.id);

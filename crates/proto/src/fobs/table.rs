@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_carries_the_arrival_rate_and_rises_by_one_a_segment() {
+    fn too_much_loss_lowers_the_state_to_the_arrival_rate_and_tolerated_loss_raises_it_by_one() {
         let mut table = table(Some(Rate::from_mbps(1_000)), None);
         assert_eq!(table.rate(), Rate::from_mbps(1_000));
         // Ten lost of a thousand are tolerated. A loss of half of 1,000 Mbit/s leaves 500. A loss
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_is_the_slower_card_unless_the_user_limits_it() {
+    fn the_maximum_is_the_slower_card_unless_the_user_sets_a_rate_or_a_lower_limit() {
         let top = |rate, limit, peer| between_cards(rate, limit, peer).top.map(Rate::as_bps);
         let mbps = |mbps: u64| Some(mbps * 1_000_000);
         assert_eq!(top(None, None, Some(10_000)), mbps(1_000), "the sender's is slower");
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(top(Some(300), None, Some(200)), mbps(300), "the user's rate");
         assert_eq!(top(None, None, None), None, "the other card is unknown");
         let mut slower = between_cards(None, None, Some(200));
-        assert_eq!(rates(&mut slower, &[0, 101]), [200, 180], "the table is of that maximum");
+        assert_eq!(rates(&mut slower, &[0, 101]), [200, 180], "the table uses this maximum");
         let mut unknown = table(None, None);
         unknown.set_peer_card(Rate::from_mbps(200));
         assert_eq!(unknown.top, None);
@@ -307,7 +307,7 @@ mod tests {
             table.rate().as_bps() / 1_000_000
         };
         assert_eq!((tell(100, 100), tell(1_100, 600)), (1_000, 500));
-        // Datagrams sent before the change are lost too, and do not count again.
+        // Datagrams sent before the change are lost too, but do not lower the rate a second time.
         assert_eq!((tell(3_000, 1_500), tell(5_000, 2_500)), (500, 500));
     }
 

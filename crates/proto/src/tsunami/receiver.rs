@@ -29,7 +29,7 @@ pub struct Flow {
     reported: Time,
     /// Datagrams that had arrived at the last report.
     received: u64,
-    /// When a datagram last arrived or a request was last sent.
+    /// When a datagram last arrived, or the receiver last requested or acknowledged blocks.
     active: Time,
     /// When the receiver requests the remaining blocks: a grace (a wait for late blocks) after the
     /// object's last block arrived.

@@ -1,4 +1,5 @@
-//! The event queue: events in the order of time, then of insertion.
+//! The event queue: events in the order of time, then in the order in which their positions were
+//! reserved ([`Calendar::due`]).
 //!
 //! Each node of the heap has four children, so the heap is half as deep as a binary heap. The
 //! children are neighbours in memory. A popped event leaves its place vacant for an event that is
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_ordered_by_time_and_then_by_creation() {
+    fn events_are_ordered_by_time_and_then_by_reservation() {
         let mut calendar = Calendar::new();
         let at = Time::from_nanos;
         let early = calendar.due(at(5));
@@ -134,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_are_an_ordered_set_after_any_changes(
+        fn the_calendar_pops_events_like_an_ordered_set_after_any_changes(
             steps in prop::collection::vec((0u64..40, 0u8..3), 0..300),
         ) {
             let (mut calendar, mut model) = (Calendar::new(), BTreeSet::new());

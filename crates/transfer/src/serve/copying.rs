@@ -1,4 +1,4 @@
-//! The service of copies: transfers with their additional streams, probes, and surveys. A survey
+//! The service of copies: transfers (with their additional streams), probes and surveys. A survey
 //! sends the hashes of an object to a client with several sources, before the client's request.
 
 use std::pin::Pin;
