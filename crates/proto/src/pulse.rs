@@ -18,7 +18,7 @@ pub(crate) const TRAIN_EVERY: u64 = 1024;
 pub(crate) const TRAIN_LEN: u64 = 32;
 
 /// A sleep of the receiving host is left out of a train's time only if at least this many datagrams
-/// arrived outside the sleep.
+/// arrived outside the sleep. The first datagram of the train does not count.
 const MIN_REST: u64 = 6;
 
 /// Number of datagrams from `next` on that may be sent before the start of the next train. A
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_grant_triggers_a_pulse_and_never_shrinks() {
+    fn a_grant_or_drop_count_that_grows_triggers_a_pulse_and_neither_shrinks() {
         let mut pulses = Pulses::new(at(0), &setup());
         make(&mut pulses, at(0));
         pulses.set_grant(Bytes::new(500), Some(Rate::ZERO));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_interrupted_by_a_sleep_of_the_host_is_timed_by_the_rest() {
+    fn a_sleep_of_the_receiving_host_is_left_out_of_a_trains_time() {
         let mut pulses = Pulses::new(at(0), &setup());
         for number in 0..TRAIN_LEN {
             // One datagram every 100 µs; after the first twelve the host sleeps for 20 ms.

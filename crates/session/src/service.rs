@@ -12,7 +12,7 @@ pub trait Service {
     /// Returns the name on the wire.
     fn name(&self) -> &'static str;
 
-    /// Returns the version of the messages. It rises with each field that a receiver must not skip.
+    /// Returns the version of the messages. Each new field that a receiver must not skip raises it.
     fn version(&self) -> u32;
 
     /// Returns the oldest version that this release still answers.
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_gets_the_service_it_names_if_that_is_new_enough() {
+    fn a_stream_gets_the_service_it_names_if_the_service_answers_its_version() {
         let services = [Named("copy", 0, 2), Named("list", 0, 1), Named("stream", 2, 3)];
         let services =
             Services::new(services.map(|service| -> Rc<dyn Service> { Rc::new(service) }));

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_outside_its_limits_is_refused() {
+    fn a_malformed_code_or_a_number_outside_its_limits_is_refused() {
         assert_eq!(parse("none"), Ok(ChannelCode::None));
         assert_eq!(parse("xor:3"), Ok(ChannelCode::Xor(3)));
         assert_eq!(parse("rs:64+32"), Ok(ChannelCode::ReedSolomon(64, 32)));

@@ -37,7 +37,7 @@ pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     }
 }
 
-/// Bits that the flow delivers in the time `at` after its start, interpolated between reports.
+/// Bits delivered until the time `at` after the flow's start, interpolated between reports.
 fn bits_at(reported: &[(Span, Bytes)], at: Span) -> f64 {
     let after = reported.partition_point(|(then, _)| *then < at);
     let Some(&(next, has)) = reported.get(after) else {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_without_reports_has_no_progress() {
+    fn a_flow_without_reports_or_a_sampling_interval_has_no_samples() {
         assert!(of(&reported(&[], 0, 0), Span::from_secs(1)).is_empty());
         assert!(of(&reported(&[(900, 5)], 900, 0), Span::ZERO).is_empty());
     }

@@ -67,7 +67,7 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
 }
 
 #[test]
-fn the_newest_value_of_a_key_replaces_those_that_were_not_taken_and_no_key_starves() {
+fn the_newest_value_of_a_key_replaces_values_that_were_not_taken_and_no_key_starves() {
     let mut log = Log::new(limits(100, 10));
     let mut latest = Cursor::new(&log, Mode::Latest, Prefix::ALL, 0);
     for (number, key) in [(1, "a"), (2, "b"), (3, "a"), (4, "a")] {
@@ -93,7 +93,7 @@ fn the_newest_value_of_a_key_replaces_those_that_were_not_taken_and_no_key_starv
 }
 
 #[test]
-fn a_value_that_was_taken_ahead_of_its_round_does_not_come_twice() {
+fn a_value_that_arrives_and_is_taken_in_one_round_is_not_repeated_in_the_next() {
     let mut log = Log::new(limits(100, 10));
     let mut latest = Cursor::new(&log, Mode::Latest, Prefix::ALL, 0);
     log.push(message(1, "a"));
@@ -135,7 +135,7 @@ fn the_longest_message_is_kept_for_late_subscribers() {
 }
 
 #[test]
-fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
+fn a_log_obeys_its_limits_of_messages_bytes_and_keys() {
     let big = |number, key: &str, len: usize| Message {
         bytes: Arc::from(vec![0; len]),
         ..message(number, key)
@@ -145,7 +145,7 @@ fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
     for number in 1..=5 {
         log.push(big(number, "a", 840));
     }
-    // Each message takes 1,001 bytes with the key.
+    // Each message takes 1,001 bytes: 840 of content, 1 of the key, and an overhead of 160.
     assert_eq!((log.first(), log.next(), log.keys()), (3, 5, 1));
     assert_eq!((log.cost(), log.kept_cost()), (3 * 1_001, 1_001));
     let mut exact = Log::new(Limits { bytes: 2_002, ..limits });
@@ -182,7 +182,7 @@ fn each_number_is_new_once_and_lost_numbers_are_counted() {
     assert_eq!(numbers.mark(12), fresh(0, true));
     assert_eq!((numbers.missing(), numbers.mark(12)), (1, Placed::Twice));
     assert!(numbers.has(12) && !numbers.has(11) && !numbers.has(14));
-    // Number 11 leaves the window of 1,024.
+    // Number 11 is in the window of 1,024 numbers until number 1,035 arrives.
     assert_eq!(numbers.mark(11 + 1_023), fresh(0, false));
     assert!(!numbers.has(11));
     assert_eq!(numbers.mark(11 + 1_024), fresh(1, false));
@@ -212,10 +212,10 @@ fn the_largest_number_is_never_new() {
 }
 
 #[test]
-fn each_message_is_new_once_and_silent_senders_are_forgotten_first() {
+fn each_message_is_new_once_and_the_longest_silent_sender_is_forgotten_first() {
     let mut seen = Seen::new(2);
     assert!(seen.is_new(1, 5) && seen.is_new(2, 5) && !seen.is_new(1, 5));
-    assert!(seen.is_new(3, 1), "2 is forgotten");
+    assert!(seen.is_new(3, 1), "sender 2 is forgotten");
     assert!(!seen.is_new(1, 5) && seen.is_new(1, 4) && !seen.is_new(3, 1));
     assert!(seen.is_new(2, 5));
 }
@@ -260,7 +260,7 @@ fn joined(datagrams: &[Datagram]) -> (Vec<Joined>, u64) {
 }
 
 #[test]
-fn every_code_delivers_whole_messages_and_repeated_datagrams_add_none() {
+fn every_code_delivers_each_message_once_even_if_datagrams_arrive_twice_or_in_reverse() {
     let messages: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; n * 13]).collect();
     for code in CODES {
         let mut datagrams = cut(code, &messages);
@@ -302,7 +302,7 @@ fn a_group_restores_as_many_datagrams_as_it_has_repairs_and_no_more() {
 }
 
 #[test]
-fn a_group_that_waits_gets_its_repairs_and_originals_never_wait() {
+fn an_incomplete_group_gets_its_repairs_after_the_wait_and_originals_never_wait() {
     let (mut cutter, mut out) =
         (Cutter::new(100, Code::Xor { group: 3 }, Span::from_millis(20)), Vec::new());
     let at = |millis| Time::ZERO + Span::from_millis(millis);
@@ -390,7 +390,7 @@ fn the_newest_64_groups_keep_their_datagrams() {
         joiner.held() / (2 + 64)
     };
     assert_eq!([held(0), held(1), held(63)], [1, 2, 3]);
-    assert_eq!([held(64), held(0), held(1)], [3, 3, 3], "64 replaces 0, which is too old now");
+    assert_eq!([held(64), held(0), held(1)], [3, 3, 3], "group 64 replaces group 0");
     assert_eq!([held(127), held(128)], [2, 2]);
 }
 
@@ -446,7 +446,7 @@ fn a_message_with_one_restored_part_is_restored() {
 }
 
 #[test]
-fn a_datagram_that_replaces_another_of_its_group_counts_instead_of_it() {
+fn of_two_datagrams_with_one_number_only_the_later_counts_as_memory() {
     let (mut joiner, mut out) = (Joiner::default(), Vec::new());
     let mut held = |len| {
         joiner.take(5 << 16 | cutter::CODED, &vec![0; len], &mut out);
@@ -456,7 +456,7 @@ fn a_datagram_that_replaces_another_of_its_group_counts_instead_of_it() {
 }
 
 #[test]
-fn a_repair_that_comes_again_and_a_longer_part_cost_no_more_memory() {
+fn a_repeated_repair_and_a_longer_copy_of_a_part_cost_no_more_memory() {
     let (mut joiner, mut out) = (Joiner::default(), Vec::new());
     let mut held = |block: u64, payload: &[u8]| {
         joiner.take(block, payload, &mut out);
@@ -517,7 +517,7 @@ fn a_cleared_joiner_has_forgotten_incomplete_messages_and_groups() {
 #[test]
 fn incomplete_messages_and_groups_that_get_no_datagram_expire() {
     let (mut joiner, mut out) = (Joiner::default(), Vec::new());
-    // The pair's messages have the numbers 1 and 2.
+    // `a`, `b` and `c` are the parts of message 3. The pair's messages are 1 and 2.
     let others = cut(Code::None, &[vec![], vec![], vec![7; 220]]);
     let ([_, _, a, b, c], [first, _, repair]) = (&others[..], pair()) else { panic!("three") };
     let mut take = |joiner: &mut Joiner, datagram: &Datagram| {

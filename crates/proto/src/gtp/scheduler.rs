@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_the_least_rate_or_the_part_of_the_capacity_by_weight() {
+    fn the_floor_is_the_least_rate_but_at_most_the_flows_part_of_the_capacity() {
         assert_eq!([floor(1e6, 800.0, 1.0, 4.0), floor(10.0, 800.0, 1.0, 4.0)], [200.0, 10.0]);
     }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_take_of_the_order_of_n_log_n_steps() {
+    fn the_steps_for_n_flows_are_of_the_order_of_n_log_n() {
         for flows in [10u64, 100, 1_000, 10_000] {
             let estimates = (0..flows).map(|flow| (flow * 7919 % flows) as f64 + 1.0);
             let demands: Vec<Demand> =
@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floors_hold_and_never_exceed_the_capacity(
+        fn shares_reach_their_floors_and_together_never_exceed_the_capacity(
             list in prop::collection::vec((0.0..1e6, 0.01..100.0, 0.0..1e6), 1..3_000),
             capacity in 1.0..1e9,
         ) {

@@ -71,8 +71,8 @@ pub enum Traffic {
     Command(String),
 }
 
-/// A transfer by one of longhaul's protocols. Flows of one protocol to one host share one receiver
-/// there.
+/// A transfer by one of longhaul's protocols. In the simulator, flows of one protocol to one host
+/// share one receiver there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
     /// The protocol's name in the registry, checked when the flow runs or its file is read.
@@ -83,7 +83,7 @@ pub struct Transfer {
     pub law: Law,
     /// The weight on a shared path, as `--share` ([`Law::Shadow`] only).
     pub share: Option<Weight>,
-    /// The rate that an earlier copy found on this path, if any, in the simulator.
+    /// In the simulator: the rate that an earlier copy found on this path, if any.
     pub remembered: Option<Rate>,
     /// The loss found with `remembered`.
     pub remembered_loss: LossRatio,
@@ -176,7 +176,7 @@ pub struct Udp {
     pub datagram: Option<u32>,
     /// The lengths of alternating sending and silent phases, if any.
     pub bursts: Option<(Span, Span)>,
-    /// Whether the phases are exponentially distributed, with `bursts` as means.
+    /// Whether the phases' lengths are exponentially distributed, with `bursts` as means.
     pub random: bool,
 }
 
@@ -198,7 +198,7 @@ pub enum Arrivals {
     Regular(Span),
     /// At random times (a Poisson process), with this mean interval.
     Poisson(Span),
-    /// Each connection starts after the previous one.
+    /// Each connection starts when the previous one has ended.
     InTurn,
 }
 

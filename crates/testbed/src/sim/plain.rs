@@ -17,7 +17,7 @@ pub(super) struct Plain {
     pub(super) payload: u32,
     /// Datagrams left to send, if limited.
     left: Option<u64>,
-    /// When the stream's next silent phase begins.
+    /// When the next silent phase begins.
     silent_at: Time,
     random: Random,
     pub(super) sent: u64,

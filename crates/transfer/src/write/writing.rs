@@ -18,8 +18,8 @@ use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{Failure, Mark, Plan, Sink, SinkOutcome, Verdict, VirtualObject};
 
-/// Verifies and stores the chunks of an object. [`Sink`] implements and documents all methods;
-/// those with a default body are for files only.
+/// Verifies and stores the chunks of an object. [`Sink`] implements and documents all methods. The
+/// methods with a default body do nothing for a part of a pipe.
 pub(super) trait Store: Send + Sized {
     fn needs(&self, chunk: u64) -> bool;
 

@@ -137,7 +137,7 @@ fn a_sender_reports_its_cards_speed_or_the_users_lower_limit() {
 }
 
 #[test]
-fn impossible_requests_are_refused_and_arrived_blocks_are_left_out() {
+fn impossible_requests_and_acks_are_refused_and_skipped_blocks_are_not_sent() {
     let mut out = Out::new(&setup(10, 5, late()));
     out.hear(&request(1, 10, &[8..11]));
     out.hear(&Control::Ack(Ack { sequence: 1, next: 11, received: 11 }));
@@ -248,7 +248,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn a_receiver_keeps_two_round_trips_of_blocks_requested_at_the_flows_rate() {
+fn the_requested_blocks_last_for_two_round_trips_at_the_flows_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     // One flow gets all of the capacity C_r: 82.56 Mbit/s, 10,000 blocks of 1,032 bytes a second.
@@ -269,7 +269,7 @@ fn a_message_for_a_sender_is_refused_by_a_receiver() {
 }
 
 #[test]
-fn the_card_is_the_capacity_if_a_train_less_one_step_reaches_three_quarters_of_it() {
+fn the_cards_speed_is_the_capacity_if_a_train_less_one_step_reaches_three_quarters_of_it() {
     // 64 datagrams of 1,032 bytes, one every 100 µs, arrive at 82.56 Mbit/s. Without one of the 63
     // steps (distinct arrival times after the first) the rate is 81.25 Mbit/s. The cards have 109
     // and 108 Mbit/s, and three quarters of these are 81.75 and 81 Mbit/s.

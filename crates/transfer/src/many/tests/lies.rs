@@ -160,7 +160,7 @@ impl Observer for Listener {
 const LEN: u64 = 90_000_000;
 /// Bytes of an honest source's object, if each source has a different one.
 const LEN_OF_PART: u64 = 36_000_000;
-/// The liar's object is this many times longer, so it is still sending when it is detected.
+/// The liar's object is this many times as long, so the liar is still sending when it is detected.
 const LONGER: usize = 4;
 /// Maximum bytes that may arrive from a liar with its own object before it is excluded: half of
 /// this object.
@@ -169,8 +169,9 @@ const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
 /// third of the object.
 const OF_A_THIRD: u64 = LEN / 6;
 
-/// Copies one object from three servers, or one from each. The first server lies. Checks that this
-/// server is excluded for the given reason before more than `most` of its bytes have arrived.
+/// Copies one object from three replicas, or a different object from each of three servers. The
+/// first server lies. Checks that this server is excluded for the reason `of` before more than
+/// `most` of its bytes have arrived.
 fn copy_with_liar(
     lies: fn(&str) -> Option<&'static Row>,
     replicas: bool,
