@@ -72,7 +72,7 @@ pub enum Traffic {
 }
 
 /// A transfer by one of longhaul's protocols. In the simulator, flows of one protocol to one host
-/// share one receiver there.
+/// share one receiver.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
     /// The protocol's name in the registry, checked when the flow runs or its file is read.
