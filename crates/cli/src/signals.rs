@@ -37,7 +37,7 @@ pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> Result<(), Error> {
     Ok(())
 }
 
-/// Holds SIGHUP until [`direct_server`] handles it: it must not end a server that is still
+/// Holds SIGHUP until [`direct_server`] handles it: SIGHUP must not end a server that is still
 /// starting.
 pub(crate) fn hold_reload() -> Result<Signals, Error> {
     Signals::new([SIGHUP]).map_err(unwatched)
@@ -67,7 +67,7 @@ pub(crate) fn direct_server(
     })
 }
 
-/// The time of the first signal to end.
+/// The time of the first signal that ends the program.
 #[derive(Default)]
 struct Ending(Option<Instant>);
 
@@ -80,9 +80,9 @@ enum Press {
 }
 
 impl Ending {
-    /// Exits at the second signal, or if the program `is_ending` for another reason. Prints `first`
-    /// at the first Ctrl-C. The caller starts the shutdown after this call, so that the text is
-    /// printed.
+    /// Exits at the second signal, or already at the first one if the program `is_ending` for
+    /// another reason. Prints `first` at the first Ctrl-C. The caller starts the shutdown after
+    /// this call, so that the text is printed.
     fn on(&mut self, signal: i32, is_ending: bool, first: &str) {
         match self.press(Instant::now(), is_ending) {
             Press::First if signal == SIGINT => {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_within_a_fifth_of_a_second_is_the_same_press_and_a_later_one_the_second() {
+    fn signals_within_200_ms_count_once_and_a_later_signal_counts_as_the_second() {
         use Press::{First, Same, Second};
         let (start, mut ending) = (Instant::now(), Ending::default());
         let mut press = |millis| ending.press(start + Duration::from_millis(millis), millis > 0);

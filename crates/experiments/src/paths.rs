@@ -1,4 +1,4 @@
-//! Converts between the papers' rates and the rates of flows.
+//! Converts link rates and the papers' rates to rates of UDP payload.
 
 use longhaul_proto::units::Rate;
 

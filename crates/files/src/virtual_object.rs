@@ -95,8 +95,8 @@ impl VirtualObject {
         self.prefix.div_ceil(CHUNK)
     }
 
-    /// Returns the number of content bytes at the start of chunk `chunk`. Zero outside of the
-    /// object.
+    /// Returns the length of chunk `chunk` in bytes, including holes, without the padding at its
+    /// end. Zero outside of the object.
     pub fn chunk_content(&self, chunk: u64) -> usize {
         if chunk < self.manifest_chunks() {
             return (self.prefix - chunk * CHUNK).min(CHUNK) as usize;
@@ -159,8 +159,9 @@ impl VirtualObject {
     }
 
     /// Returns whether `is_wanted` holds for any file in chunk `chunk`. Starts at `entry`, which is
-    /// in the chunk, and continues outwards to both sides. If a caller settles the files of a chunk
-    /// one by one, in any order, the search for one that is not settled stays cheap.
+    /// in the chunk, and continues outwards to both sides. A caller may ask, each time a file of a
+    /// chunk is finished, whether another file is unfinished. A search that starts at the finished
+    /// file avoids quadratic work, in whatever order the files finish.
     pub(crate) fn any_near(&self, chunk: u64, entry: u32, is_wanted: impl Fn(u32) -> bool) -> bool {
         let start = chunk * CHUNK;
         let end = start.saturating_add(CHUNK);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_chunk_are_settled_in_any_order_without_quadratic_work() {
+    fn asking_after_each_finished_file_for_an_unfinished_one_takes_no_quadratic_work() {
         let files = 1 << 12;
         let object = object(Shape::Contents, &[&[CHUNK - 7][..], &vec![1; files]].concat(), 0);
         let (first, last) = (8, files as u32);

@@ -16,7 +16,7 @@ use crate::zone;
 /// Bytes of receive buffer to request: room for a burst of large messages.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// The address and port of a multicast group that is not reserved for protocols of the network.
+/// The address and port of a multicast group that is not reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupAddress(SocketAddr);
 
@@ -32,7 +32,7 @@ impl GroupAddress {
                 "{ip} is not a multicast address; use one of 239.0.0.0/8 or ff15::"
             ));
         }
-        // RFC 5771, section 4, and RFC 4291, section 2.7: reserved for protocols of the network.
+        // RFC 5771, section 4: local network control. RFC 4291, section 2.7: permanent groups.
         let is_reserved = match ip {
             IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
             IpAddr::V6(ip) => ip.octets()[1] & 0x10 == 0,

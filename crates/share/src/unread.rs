@@ -1,5 +1,5 @@
-//! Limits the unread data of a client's watches. The server decides how much data each of up to 15
-//! watches delivers, so they share one limit, which includes incomplete snapshots.
+//! Limits the unread data of a client's watches. A server could fill a separate limit for each of
+//! up to 15 watches, so all watches share one limit, which includes incomplete snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

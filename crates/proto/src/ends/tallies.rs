@@ -132,7 +132,7 @@ impl Tallies {
         self.whole.insert(u64::from(segment)..u64::from(segment) + 1);
     }
 
-    /// Begins the segment's tally with the blocks that are known already.
+    /// The tally of an incomplete segment. A new tally starts with the blocks from other sources.
     fn begin(&mut self, segment: u32) -> &mut Tally {
         let blocks = self.layout.blocks_in(segment);
         let base = self.base(segment);

@@ -33,10 +33,10 @@ tuning! {
     /// Minimum amount of requested data that a sender has in hand, as time at its rate: a busy
     /// host may pause for this long.
     ahead: Span = Span::from_millis(100);
-    /// Minimum number of requested blocks that have not arrived, however slow the flow.
+    /// Minimum window (limit on requested blocks that have not arrived), however slow the flow.
     ahead_blocks: u64 = 4;
     /// Minimum amount of requested data that a sender has in hand, as a number of intervals between
-    /// its requests.
+    /// requests to it.
     turns_ahead: u64 = 2;
     /// Maximum number of regular requests to a sender in a round trip. A loss, a new target or a
     /// new grant causes a further request.
@@ -81,15 +81,14 @@ tuning! {
     drain: f64 = 1.1;
     shortest_interval: Span = Span::from_millis(30);
     longest_interval: Span = Span::from_secs(3);
-    /// Minimum relative change of its round-trip time that a sender reports.
+    /// Minimum relative change that makes a sender report its round-trip time.
     rtt_change: f64 = 0.125;
-    /// Minimum relative change of its round-trip time that a sender reports if the receiver has to
-    /// find its capacity.
+    /// Like `rtt_change`, for a receiver that has to find its capacity.
     rtt_change_found: f64 = 0.03125;
-    /// Minimum absolute change of its round-trip time that a sender reports if the receiver has
-    /// to find its capacity. Hosts cause smaller changes by themselves.
+    /// Minimum absolute change that makes a sender report its round-trip time to a receiver that
+    /// has to find its capacity. Hosts cause smaller changes by themselves.
     least_rtt_change: Span = Span::from_millis(1);
-    /// Lateness that a sender makes up for in one burst.
+    /// Maximum lateness that a sender makes up for in one burst.
     late: Span = Span::from_millis(2);
 
     /// Maximum share of the rate of a first packet train (datagrams sent back to back) that counts

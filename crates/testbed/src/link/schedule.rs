@@ -56,7 +56,7 @@ impl RateCourse {
             self.next_step += 1;
             match step.change {
                 Change::Rate(rate) => (self.rate, self.ramp) = (rate, None),
-                // The new ramp starts at the current value of a ramp that it ends.
+                // A new ramp starts at the old ramp's current value.
                 Change::RateRamp { to, over } => {
                     self.move_on(step.at);
                     let from = self.rate.unwrap_or(to).as_bps();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_ends_a_ramp_and_a_ramp_starts_where_another_was_broken_off() {
+    fn a_step_ends_a_ramp_and_a_new_ramp_starts_at_the_value_of_the_ramp_it_replaces() {
         let ramp =
             |mbps| Change::RateRamp { to: Rate::from_mbps(mbps), over: Span::from_millis(100) };
         let mut spec = following(&[
@@ -161,8 +161,8 @@ mod tests {
             (50, ramp(50)),
             (100, Change::Rate(Some(Rate::from_mbps(7)))),
         ]);
-        // The first query comes after the second ramp's start at 50 ms. The first ramp has then
-        // reached 150 Mbit/s.
+        // At 50 ms the first ramp has reached 150 Mbit/s, and the second ramp starts from there,
+        // although the first query comes later.
         assert_eq!(spec(75).rate, Some(Rate::from_mbps(125)));
         assert_eq!(spec(160).rate, Some(Rate::from_mbps(7)));
     }

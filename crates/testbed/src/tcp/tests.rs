@@ -103,7 +103,7 @@ impl Pair {
 }
 
 #[test]
-fn slow_start_doubles_from_ten_after_one_round_trip_of_opening() {
+fn slow_start_doubles_from_ten_segments_after_a_handshake_of_one_round_trip() {
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(150), |_, _| false);
     pair.run(at(1_000));
     assert_eq!(pair.rounds(), [(100, 10), (200, 20), (300, 40), (400, 80)]);
@@ -140,7 +140,7 @@ fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
 }
 
 #[test]
-fn a_lost_repair_is_found_without_a_time_out() {
+fn a_lost_repair_is_detected_without_a_timeout() {
     // Segment 15 and its first repair are lost.
     let mut times = 0;
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(300), move |_, number| {
@@ -155,9 +155,9 @@ fn a_lost_repair_is_found_without_a_time_out() {
 
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
-    // The last two of ten segments are lost. The probe after 2 × 100 ms repeats the last one. This
-    // one segment above the remaining hole is too little to reveal the loss, so the timeout fills
-    // the hole.
+    // Segments 8 and 9, the last two, are lost. The probe after 2 × 100 ms repeats segment 9. A
+    // single segment after the missing one does not reveal a loss, so segment 8 is repeated only
+    // at the timeout.
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(10), |nth, _| nth == 8 || nth == 9);
     pair.run(at(5_000));
     let times: Vec<(u64, u32)> = pair.log[10..]
@@ -173,8 +173,8 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
 fn a_silent_path_is_tried_again_at_doubling_times() {
     let mut pair = Pair::new(&tcp(Congestion::Cubic), None, |nth, _| nth < 14);
     pair.run(at(20_000));
-    // Ten segments, a probe after 2 RTT = 200 ms, then one segment for each timeout: 100 + 200 ms,
-    // doubled each time.
+    // Ten segments, a probe after 2 RTT = 200 ms, then one segment at each timeout. The first
+    // timeout is RTT + 200 ms = 300 ms; each further timeout is twice the one before.
     let times: Vec<u64> = pair.rounds().iter().map(|(at, _)| *at).collect();
     assert_eq!(&times[..6], &[100, 300, 600, 1_200, 2_400, 4_800]);
     assert_eq!(pair.rounds()[2..6].iter().map(|(_, n)| *n).max(), Some(1));
@@ -204,7 +204,7 @@ fn acknowledgements_wait_for_a_second_segment_or_40_ms() {
 }
 
 #[test]
-fn the_latest_runs_are_reported_first() {
+fn an_acknowledgement_lists_the_most_recently_changed_sack_blocks_first() {
     let mut receiver = Receiver::new();
     for number in [0, 2, 4, 5, 8, 10] {
         receiver.on_data(at(1), &Data { number, sent: at(0) });

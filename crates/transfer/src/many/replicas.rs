@@ -278,7 +278,7 @@ impl<'a> Copying<'a> {
                         self.sources.rows.set_done(number);
                         self.summaries.push(summary);
                     }
-                    // The connection was lost at the last moment.
+                    // The object is complete, so no notice reports this failure.
                     Some(Ok((number, Err(_)))) => {
                         self.sources.rows.set_state(number, SourceState::Retrying);
                     }
