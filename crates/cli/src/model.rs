@@ -63,7 +63,7 @@ struct StreamArgs {
     /// Frames a second
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     per_second: f64,
-    /// Longest time from producing a frame to showing it
+    /// Largest extra delay: the time to collect the frames of a payload (D)
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     delay: Span,
     /// Round-trip time of the path
@@ -182,7 +182,7 @@ fn stream(args: &StreamArgs) -> Result<Vec<Row>, Error> {
     Ok(vec![
         row("frame_bytes", "", "S_obj", Size(model.object), "a frame"),
         row("frames_per_second", "", "B_obj", Count(model.per_second), "frames a second"),
-        row("delay_seconds", "", "D", Time(model.delay), "largest allowed delay"),
+        row("delay_seconds", "", "D", Time(model.delay), "largest extra delay"),
         row("rtt_seconds", "", "RTT", Time(model.rtt), "round-trip time"),
         row("payload_bytes", "8", "S_total", Size(model.payload), "frames sent together"),
         row("frames_per_payload", "9", "N_obj", Count(model.objects), "frames in S_total"),

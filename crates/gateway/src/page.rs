@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_requests_for_the_state_or_the_metrics_renders_few() {
+    fn many_requests_render_the_state_and_the_metrics_at_most_once_in_90_ms() {
         for path in ["state", "metrics"] {
             let counted = Counted::default();
             let listen = ([127, 0, 0, 1], 0).into();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_long_and_never_the_same() {
+    fn tokens_have_24_characters_and_differ() {
         let (one, other) = (random().unwrap(), random().unwrap());
         assert!(one.len() == 24 && one != other, "{one} {other}");
     }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn without_loss_nothing_is_resent_and_all_forms_agree() {
+    fn without_loss_nothing_is_resent_and_equations_1_to_5_agree() {
         let (size, rate) = (Bytes::new(450_000_000), Rate::from_mbps(611));
         let model = Rbudp::new(size, rate, RTT, Span::ZERO, LossRatio::NONE, 1440);
         assert_eq!((model.resends, model.resent), (0, Bytes::ZERO));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn twelve_percent_loss_costs_six_repairs_of_450_megabytes() {
+    fn at_twelve_percent_loss_450_megabytes_need_six_repair_rounds() {
         let (size, rate) = (Bytes::new(450_000_000), Rate::from_mbps(682));
         let model = Rbudp::new(size, rate, RTT, Span::from_millis(1), loss(0.12), 1440);
         // ln(312,500) / ln(1/0.12) = 5.97
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_is_too_short_is_named_with_the_round_trip() {
+    fn the_error_for_a_too_short_delay_names_the_delay_and_the_round_trip() {
         let error = DelayTooShort { delay: Span::from_millis(50), rtt: RTT };
         let said = "a delay of 50.0 ms is too short: it must exceed the round trip of 100.0 ms";
         assert_eq!(alloc::format!("{error}"), said);

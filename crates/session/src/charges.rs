@@ -55,7 +55,7 @@ impl Charges {
         meter.add(now, network).then(|| meter.over_for(now, network))
     }
 
-    /// Charges `network` for a handshake that stopped before its client has proven an id.
+    /// Charges `network` for a handshake that stopped before its client had proven an id.
     pub(super) fn add_stopped(&mut self, now: Time, network: Network) {
         self.stopped.add(now, network);
     }

@@ -88,7 +88,8 @@ pub struct Summary {
     pub deleted: u64,
     /// Time from the call to the transfer's end.
     pub elapsed: Span,
-    /// Time from the call to the first data datagram, or chunk over a stream, sent or received.
+    /// Time from the call until this end sends or receives the first data datagram, or the first
+    /// chunk over a stream.
     pub setup: Span,
     /// Time from the call to the arrival of the last block at the receiver. A receiving end
     /// measures this time by its own clock. A sending end computes completion time minus receiver

@@ -66,7 +66,7 @@ fn a_folder_replaced_by_a_link_during_a_copy_lets_nothing_be_written_outside() {
         let ended = pair.cp(&[&"-r", &"tree", &pair.at("")]);
         assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
     });
-    assert!(swapped > 0, "it was never a link");
+    assert!(swapped > 0, "the folder was never a link");
     assert_eq!(content(&pair.scratch.path().join("outside")), before);
 }
 
@@ -91,5 +91,5 @@ fn a_folder_replaced_by_a_link_during_a_copy_lets_nothing_outside_be_read() {
         }
         let _ = fs::remove_dir_all(pair.here.join("tree"));
     });
-    assert!(swapped > 0, "it was never a link");
+    assert!(swapped > 0, "the folder was never a link");
 }

@@ -17,8 +17,8 @@ fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     let (partial, journal) =
         (pair.there.join(".file.lh-part"), pair.there.join(".file.lh-journal"));
     // The journal has at least four chunks: its header has 40 bytes, a chunk 48.
-    assert!(fs::metadata(&journal).expect("it is kept").len() > 200);
-    let rotten = File::options().write(true).open(&partial).expect("it is kept");
+    assert!(fs::metadata(&journal).expect("the journal is kept").len() > 200);
+    let rotten = File::options().write(true).open(&partial).expect("the partial file is kept");
     let then = fs::metadata(&partial).unwrap().modified().unwrap();
     rotten.write_all_at(&[!bytes(LEN, 1)[2_000_000]], 2_000_000).unwrap();
     rotten.set_modified(then).unwrap();

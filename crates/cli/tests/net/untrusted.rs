@@ -93,7 +93,7 @@ fn empty_probes(datagram: &[u8]) -> bool {
 }
 
 #[test]
-fn without_a_terminal_nothing_is_sent_to_a_new_server() {
+fn without_a_terminal_a_new_server_gets_only_handshakes_unless_accept_new_is_given() {
     let watched = Watched::new();
     watched.refuses(&[], &[&watched.rig.pair.server.id, "--accept-new"], nothing);
     for carrier in CARRIERS {
@@ -113,7 +113,7 @@ fn no_data_are_sent_to_a_new_server_before_the_user_accepts() {
         for (answer, status) in [("n\n", 3), ("yes\n", 0)] {
             let mut screen = Terminal::start(watched.command(Way::Push, &[carrier]));
             screen.shows("[y/N]");
-            watched.assert_nothing_left(nothing, "while it is asked");
+            watched.assert_nothing_left(nothing, "while the user is asked");
             screen.types(answer);
             let (ended, text) = screen.end();
             assert_eq!(ended, Some(status), "{carrier} {answer:?}: {text}");

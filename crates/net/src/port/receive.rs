@@ -191,7 +191,7 @@ impl ReceiveLoop {
 
     fn remove(&mut self, flow: FlowId) {
         let sink = self.flows.remove(&flow);
-        // The id is free before the sink is dropped: its owner may see the drop and register again.
+        // Free the id before the drop: the sink's owner may see the drop and register the id again.
         self.shared.forget(flow);
         drop(sink);
     }

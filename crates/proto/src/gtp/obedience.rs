@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_amount_in_hand_may_arrive_from_the_first_request_on() {
+    fn after_the_first_request_the_amount_in_hand_may_arrive_as_one_burst() {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_refills_what_was_taken_up_to_the_amount_in_hand() {
+    fn the_allowance_grows_at_the_rate_up_to_the_amount_in_hand() {
         let at = |secs| Time::ZERO + Span::from_secs(secs);
         let mut obedience = Obedience::new(Time::ZERO, 1e3);
         let mut left = |secs, in_hand, datagrams| {
@@ -100,6 +100,6 @@ mod tests {
         assert_eq!(left(2, 5e3, 4), (3e3, 1, 0.0));
         assert_eq!(left(4, 6e3, 2), (3e3, 0, 1e3), "more is in hand than ever");
         assert_eq!(left(9, 3e3, 0), (3e3, 0, 3e3));
-        assert_eq!(left(9, 0.0, 1), (3e3, 0, 2e3), "what may arrive already stays");
+        assert_eq!(left(9, 0.0, 1), (3e3, 0, 2e3), "less in hand does not reduce the allowance");
     }
 }

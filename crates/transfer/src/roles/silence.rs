@@ -15,8 +15,8 @@ use crate::counters::board::Board;
 const NEVER: Duration = Duration::from_millis(1500);
 /// How long a data port that has delivered datagrams may be silent. Four round trips are added.
 const NOW: Duration = Duration::from_millis(2000);
-/// Added after an outage of both channels: a protocol that heard nothing may send its next datagram
-/// only this long after the network returns (`proto::gtp`, `longest_silence`).
+/// Added after an outage of both channels: after a long silence a protocol may wait this long
+/// before it sends its next datagram (`proto::gtp`, `longest_silence`).
 const BACKED_OFF: Duration = Duration::from_secs(4);
 /// The control stream works if a message arrived on it within this time plus two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn control_without_data_is_soon_judged_a_blocked_data_path() {
+    fn silence_of_the_datagrams_alone_is_judged_a_blocked_data_path_after_2_s() {
         let mut rig = Rig::new();
         assert!(!rig.look(2.0, true, true));
         assert!(rig.look(1.0, true, true));
     }
 
     #[test]
-    fn a_transfer_waits_for_the_network_and_restarts() {
+    fn an_outage_of_both_channels_is_not_judged_a_blocked_data_path() {
         let mut rig = Rig::new();
         assert!(!rig.look(2.0, true, true));
         assert!(!rig.look(20.0, false, true));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_need_not_send_is_not_reported_as_silent() {
+    fn silence_without_newly_sent_datagrams_is_not_judged_a_blocked_data_path() {
         let mut rig = Rig::new();
         rig.board.set_theirs(&Status { sent: 100, ..Status::default() });
         assert!(!rig.look(60.0, true, false));
