@@ -132,9 +132,9 @@ pub(crate) static COMPARE: Experiment = Experiment {
             receiver is configured with 957 Mbit/s. C is 957 Mbit/s, the link's UDP payload in \
             full packets, and L is the share of packets that the path loses. Header and tag take \
             2.2 % of C, so a goodput is at most 97.8 % of C. Waste is data sent beyond the object, \
-            as a share of the object. Only congestion limits TCP's windows. `longhaul reproduce \
-            compare-1g` runs this experiment (`reproduce all` does not). With `--how emulate \
-            --update` it also runs over real sockets, with the kernel's TCP.",
+            as a share of the object. Only congestion control limits TCP's windows. `longhaul \
+            reproduce compare-1g` runs this experiment (`reproduce all` does not). With `--how \
+            emulate --update` it also runs over real sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));
@@ -183,8 +183,9 @@ pub(crate) static COMPARE: Experiment = Experiment {
               real sockets, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
               simulated values for 3 GB at all four losses; FOBS with its table and Tsunami, which \
               slow down on loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | from simulated]} to \
-              {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from simulated]} % below them \
-              at 5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | emulated} Mbit/s for 3 \
-              GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 %.",
+              {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from simulated]} % below their \
+              simulated values at 5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | \
+              emulated} Mbit/s for 3 GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 \
+              %.",
     set: Set::Named,
 };

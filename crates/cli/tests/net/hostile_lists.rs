@@ -292,7 +292,7 @@ fn the_host_that_receives_a_list_larger_than_its_memory_refuses_it_with_the_need
     let said = [Message::Request(stream.clone())].into_iter().chain(by_stream(&encoded));
     let (_, refused) = liar::talk(&pair, said);
     let refused = refused.expect("the server refuses it");
-    let needs = ["list of files needs at least", "--memory 40 Mi", "raise --memory to"];
+    let needs = ["list of files needs at least", "--memory 40Mi", "raise --memory to"];
     let refused = refused.to_string().replace("`memory`", "--memory");
     for word in needs {
         assert!(refused.contains(word), "{refused}");
@@ -317,7 +317,7 @@ fn the_host_that_reads_a_folder_refuses_a_list_larger_than_its_memory() {
             std::fs::File::create(folder.join("tree").join(name)).expect("there is room");
         }
     }
-    let needs = ["list of files needs at least", "--memory 32 Mi", "raise --memory to"];
+    let needs = ["list of files needs at least", "--memory 32Mi", "raise --memory to"];
     pair.cp(&[&"-r", &pair.at("tree"), &"copy"]).is(2, &needs);
     pair.cp(&[&"-r", &"--memory=32Mi", &"tree", &pair.at("copy")]).is(2, &needs);
     assert!(!pair.here.join("copy").exists() && !pair.there.join("copy").exists());

@@ -9,7 +9,7 @@ use super::Way;
 use super::path::Wan;
 use crate::rig::{Server, need, skip};
 
-/// The host's link-local address as `fe80::1%wan0`, once the kernel has checked that it is unique.
+/// The host's link-local address as `fe80::1%wan0`, after the kernel has checked that it is unique.
 fn own(wan: &Wan, host: &str) -> Option<String> {
     let mut list = Command::new("sh");
     // A line has address, interface number, prefix length, scope (link-local is 0x20), flags,
@@ -21,7 +21,7 @@ fn own(wan: &Wan, host: &str) -> Option<String> {
     let of_line = |line: &String| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let &[address, _, _, "20", _, device] = &words[..] else { return None };
-        let address = u128::from_str_radix(address, 16).expect("the kernel writes addresses");
+        let address = u128::from_str_radix(address, 16).expect("the kernel writes hexadecimal");
         Some(format!("{}%{device}", std::net::Ipv6Addr::from(address)))
     };
     ended.stdout.iter().find_map(of_line)
@@ -74,7 +74,7 @@ fn a_server_is_reached_by_a_link_local_address_and_its_interface() {
 }
 
 #[test]
-fn a_missing_interface_is_named() {
+fn the_error_names_an_interface_that_does_not_exist() {
     let scratch = tempfile::tempdir().unwrap();
     let host = crate::rig::Host::new(&scratch.path().join("host"));
     fs::write(scratch.path().join("file"), b"x").unwrap();

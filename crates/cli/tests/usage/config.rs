@@ -50,7 +50,7 @@ fn a_file_that_others_can_write_is_refused_with_the_chmod_to_run() {
 }
 
 #[test]
-fn the_defaults_are_shown_with_their_lines() {
+fn show_config_names_the_line_of_each_value_from_the_file() {
     let text = "[cp]\nrate = \"940M\"\nexclude = [\".git\"]\n";
     let (run, folder) = with(text, &["cp", "--show-config"]);
     assert_eq!(run.status, 0, "{}", run.stderr);
@@ -83,7 +83,7 @@ fn the_values_of_a_server_are_shown_without_starting_it() {
 }
 
 #[test]
-fn a_positional_argument_is_not_shown_and_a_flag_of_the_same_meaning_is() {
+fn show_config_shows_a_folder_given_by_a_flag_but_no_positional_argument() {
     let (run, _folder) = with("", &["doctor", "--show-config", "--dir", "/data"]);
     assert!(run.stdout.lines().any(|line| line == "--dir=/data  # flag"), "{}", run.stdout);
     let (run, _folder) = with("", &["mount", "--show-config", "lh://dtn/x", "/data"]);

@@ -30,9 +30,9 @@ const ANSWER_LEN: usize = Header::LEN + 2;
 const MTUS: [u16; 8] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 9000];
 /// The largest packet that a search tries, in bytes with its headers.
 pub const LARGEST: u16 = MTUS[MTUS.len() - 1];
-/// How often a probe is sent before its size counts as too large.
+/// How many times a probe is sent before its size counts as too large.
 const TRIES: u32 = 3;
-/// Wait for the very first answer before all probes are repeated.
+/// How long a search waits for the first answer before it repeats all probes.
 const FIRST_WAIT: Span = Span::from_millis(250);
 
 /// Returns the size in bytes of the IP and UDP headers in front of a datagram to `address`.
@@ -55,8 +55,8 @@ pub struct Found {
 /// A search for the largest size, without socket or clock.
 ///
 /// A round sends probes of all sizes that may still pass. The first answer gives the round-trip
-/// time. After it, sizes above the largest confirmed size are probed again once a round trip, at
-/// most twice each.
+/// time. After the first answer, sizes above the largest confirmed size are probed again every
+/// round trip, at most twice each.
 #[derive(Debug)]
 pub struct Search {
     /// Largest first.
@@ -162,8 +162,8 @@ pub struct HoleWatch {
 
 /// A hole is suspected after this many datagrams of which none has arrived.
 const SUSPICIOUS: u64 = 50;
-/// A pause between reports that is longer than this, and than two round trips, shows that small
-/// datagrams did not pass either.
+/// If no report arrives for longer than this and for more than two round trips, small datagrams did
+/// not pass either.
 const REPORTS: Span = Span::from_millis(750);
 
 impl HoleWatch {
@@ -174,7 +174,7 @@ impl HoleWatch {
 
     /// Handles a report, which shows that small datagrams pass: of `sent` data datagrams so far,
     /// `arrived` have arrived. Returns whether the path has a hole: at least 50 have been sent
-    /// since the last arrival, and none of these has arrived for four round trips (at least 1 s).
+    /// since the last arrival, and then none has arrived for four round trips (at least 1 s).
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
         // If the reports paused, the network or a host was unavailable: data that were sent
         // meanwhile prove nothing.
@@ -346,13 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_reports_its_size_costs_one_round_trip() {
+    fn a_search_takes_one_round_trip_if_only_the_first_link_limits_the_size() {
         assert_eq!(run(9000, 1472, |_, _| true), (Some(Found { size: 1472, rtt: RTT }), RTT));
         assert_eq!(run(9000, 8972, |_, _| true).1, RTT);
     }
 
     #[test]
-    fn a_narrow_link_further_on_is_found() {
+    fn the_size_limit_of_a_later_link_is_found() {
         let (found, took) = run(9000, 8972, |size, _| size <= 1392);
         assert_eq!(found.map(|found| found.size), Some(1392));
         assert!(took < RTT * 5, "{took}");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_ends_at_the_deadline() {
+    fn a_search_without_answers_ends_at_the_deadline() {
         assert_eq!(run(9000, 1472, |_, _| false), (None, Span::from_secs(5)));
     }
 

@@ -80,8 +80,9 @@ impl Sending {
         !self.resends.is_empty()
     }
 
-    /// The next run of at most `max` blocks to resend, the first under number `number`. `there`
-    /// holds blocks that the receiver has from another source; `base` is the segment's first block.
+    /// The next run of at most `max` blocks to resend; datagram `number` carries the run's first
+    /// block. `there` holds blocks that the receiver has from another source; `base` is the
+    /// segment's first block.
     pub(super) fn next_resend(
         &mut self,
         now: Time,

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_acknowledgement_counts_an_eighth_of_the_arrival_rate() {
+    fn a_new_acknowledgement_has_a_weight_of_one_eighth_in_the_average_arrival_rate() {
         let mut available = Available::default();
         let mut after = |millis, received| {
             available.note(Time::ZERO + Span::from_millis(millis), received);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_without_a_limit_has_one_once_it_is_set_or_follows_arrivals() {
+    fn arrivals_or_the_application_can_limit_a_window_that_starts_unlimited() {
         let mut window = Window::unlimited(Bytes::new(1_000));
         assert_eq!(size(&window), u64::MAX);
         window.follow_arrivals();

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_and_its_repairs_take_four_fifths_of_their_time() {
+    fn a_frame_and_its_repairs_are_sent_in_four_fifths_of_the_available_time() {
         // 1031 datagrams of 1472 bytes in 40 ms, four fifths of the 50 ms between frames.
         let plan_120 = planned(120, 0).expect("it is possible");
         assert_eq!((plan_120.repairs, plan_120.rate), (24, Rate::from_bps(303_526_400)));
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn jitter_of_any_size_leaves_a_long_enough_deadline_possible() {
+    fn a_stream_with_a_long_enough_deadline_can_be_planned_whatever_the_jitter() {
         assert_eq!(planned(50, 0), None);
         assert!(planned(120, 5_000).is_some());
     }
 
     #[test]
-    fn a_payload_is_sent_at_the_rate_of_equation_11_whatever_the_losses() {
+    fn a_payload_is_sent_at_the_rate_of_equation_11_unless_pauses_require_a_higher_rate() {
         let frame = Bytes::new(14_400_000);
         let deadline = Span::from_millis(500);
         let needs = Needs { frame, per_second: 2.0, deadline, epsilon: 1e-4, receivers: 1 };
@@ -103,7 +103,8 @@ mod tests {
         for loss in [0.001, 0.003, 0.005, 0.01] {
             assert_eq!(rate(100, loss), Rate::from_mbps(576), "{loss}");
         }
-        // On a short path the pauses of three rounds, 10 ms each, take longer than the rounds.
+        // Without delay, equation 11 leaves 500 ms for the payload. The pauses after three rounds,
+        // 10 ms each, leave 470 ms.
         assert_eq!(rate(0, 0.01), Bytes::new(14_400_000) / Span::from_millis(470));
     }
 }

@@ -32,7 +32,8 @@ pub struct Host {
     /// The receive buffer; datagrams that do not fit are lost.
     pub socket_buffer: Bytes,
     /// The memory for data that are incomplete or not yet written. All copies to this host share it
-    /// equally. `None`: each copy to a disk has 512 MiB, others no limit.
+    /// equally. `None`: in the simulator each copy to a disk has 512 MiB, and other copies have no
+    /// limit; in the emulator all copies to this host share 4 GiB.
     pub memory: Option<Bytes>,
     /// The disk of copies. `None`: copies never wait for one.
     pub disk: Option<Disk>,

@@ -290,8 +290,8 @@ impl World<'_> {
         on_stream: bool,
     ) -> Result<(), SimError> {
         if packet.corrupted {
-            // The authentication tag detects the flipped bit, so the packet counts as lost. The
-            // stream sends its message again.
+            // The authentication tag detects the flipped bit, so the packet counts as lost. A
+            // message on the stream is sent again.
             match on_stream {
                 true => self.fabric.late(*packet, message),
                 false => self.fabric.release(message),

@@ -119,7 +119,7 @@ impl Inner {
     /// Returns the error for a list that needs `wanted` MiB if `spare` MiB are left.
     fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
         let what = format!(
-            "the list of files needs at least {wanted} MiB of memory, and {} {} Mi leaves {spare} \
+            "the list of files needs at least {wanted} MiB of memory, and {} {}Mi leaves {spare} \
              MiB for it",
             CallOption::Memory,
             self.total
@@ -157,7 +157,7 @@ mod tests {
         // Of 512 MiB, 32 are the part's, and a quarter (128) is reserved for new transfers.
         assert_eq!(list.hold(352 * CHUNK + 7), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 128);
-        assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");
+        assert_eq!(list.hold(20 * CHUNK), Ok(()), "the list already holds more");
         let refused = list.hold(353 * CHUNK).unwrap_err();
         assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
         assert_eq!(refused.kind, FileErrorKind::Request);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lists_of_one_owner_hold_half_of_the_limit_for_lists() {
+    fn several_lists_of_one_owner_together_hold_at_most_half_of_the_memory_for_lists() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
         // A quarter is reserved for new transfers, so lists get at most 384 MiB, and several lists
@@ -197,7 +197,7 @@ mod tests {
         assert!(first.hold(151 * CHUNK).is_err());
         assert_eq!(budget.list_for(other).hold(192 * CHUNK), Ok(()));
         drop(second);
-        assert_eq!(first.hold(384 * CHUNK), Ok(()), "it is the only one");
+        assert_eq!(first.hold(384 * CHUNK), Ok(()), "the only list of its owner may hold all");
         drop(first);
         assert!(budget.0.lists().is_empty());
     }
