@@ -202,9 +202,9 @@ pub(crate) static FIG1: Experiment = Experiment {
               quarter of a round trip at the latest, which is about every 72 packets at 26 ms and \
               every 180 at 65 ms. Framing, headers and tag leave 91.3 % of the card's rate for the \
               object.",
-    learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
-              frequency in the tables, like the paper's FOBS at its best: longhaul's share is \
-              within a point of the paper's 90 % on both paths.\n\n\
+    learned: "If an acknowledgement costs nothing and no packet is lost, longhaul's FOBS fills the \
+              card at every frequency in the tables. Its share is within a point of the paper's \
+              best, 90 %, on both paths.\n\n\
               The paper's curve appears if an acknowledgement stops the receiving program for a \
               millisecond. In a millisecond 11 packets arrive, and the buffer has room for 7. The \
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \

@@ -157,9 +157,9 @@ pub(crate) static COMPARE: Experiment = Experiment {
     figures: |outcomes, _| figures(outcomes),
     differs: "No paper has this. Simulated TCP is the simulator's model \
               ([tcp-model](tcp-model.md)). BBR's rows are only emulated, with the kernel's BBR; \
-              compare them with CUBIC's emulated values. On the same path [transfer](transfer.md) \
-              measures BBR with a window of 64 MiB: one connection has 832 Mbit/s without loss and \
-              459 at 5 %, eight have 838 and 732.",
+              compare them with CUBIC's emulated values, where the tables have them. On the same \
+              path [transfer](transfer.md) measures BBR with a window of 64 MiB: one connection \
+              has 832 Mbit/s without loss and 459 at 5 %, eight have 838 and 732.",
     learned: "With a given rate, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
               other without loss. With 3 GB, RBUDP and greedy FOBS keep their rate at all four \
               losses: at 5 % RBUDP has {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the \

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_warnings_are_charged() {
+    fn failures_and_warnings_are_charged_and_a_cancelled_walk_ends() {
         let mut walk = walk(false);
         walk.fail(b"ab", "why".to_owned());
         let failure = (size_of::<Failure>() + 2 + 3) as u64;
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_have_holes_is_opened_and_another_one_checked_if_it_is_foreign() {
+    fn large_files_are_opened_and_small_files_are_checked_unless_owned_and_readable() {
         let (folder, found) = memory();
         let kind = |name: &[u8], attributes: Attributes, large_from| {
             file_kind(&folder, name, &attributes, large_from).ok()
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_for_holes_ends_at_the_end_of_the_file_and_at_content_without_a_length() {
+    fn the_search_for_holes_ends_at_the_end_of_the_file_and_at_content_of_length_zero() {
         let within = |at| {
             assert!(at < CHUNK, "the file ends there");
             Ok(Some(0))
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_counted_up_to_a_limit() {
+    fn the_search_for_holes_ends_at_the_maximum_number_of_ranges() {
         // Every second chunk is a hole.
         let next_data = |at: u64| Ok(Some((at / CHUNK).next_multiple_of(2) * CHUNK));
         let next_hole = |at: u64| Ok((at / CHUNK + 1) * CHUNK);

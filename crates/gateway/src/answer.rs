@@ -107,8 +107,9 @@ fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
         .ok_or_else(|| unknown("the token is unknown"))
 }
 
-/// Returns whether no foreign name is in the Host header. The name of a web page may change its
-/// address to loopback, and then the page may read the replies (DNS rebinding).
+/// Returns whether the Host header is absent, `localhost` or an IP address. Other names are not
+/// accepted: a web page's name may change its address to loopback, and then the page could read
+/// the replies (DNS rebinding).
 fn names_this_host(said: Option<&str>) -> bool {
     let Some(said) = said else { return true };
     let Ok(authority) = said.parse::<Authority>() else { return false };
@@ -126,7 +127,7 @@ fn unknown(text: &str) -> Reply {
     reply
 }
 
-/// Returns the token in a header: a bearer token, or the password of any user.
+/// Returns the token in an Authorization header: a bearer token, or a password with any user name.
 fn token(said: &str) -> Option<String> {
     if let Some(token) = bearer(said) {
         return Some(token.to_owned());
@@ -274,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_this_one_by_an_address_or_as_localhost() {
+    fn localhost_and_all_ip_addresses_count_as_names_of_this_host() {
         let hosts =
             ["localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:1"];
         for host in hosts {
@@ -283,11 +284,11 @@ mod tests {
         for host in ["", "example.org:8080", "localhost.example.org", "127.0.0.1.example.org"] {
             assert!(!names_this_host(Some(host)), "{host}");
         }
-        assert!(names_this_host(None), "a browser sends the header");
+        assert!(names_this_host(None), "every browser sends the header");
     }
 
     #[test]
-    fn a_foreign_host_needs_a_token_only_on_loopback_without_tls() {
+    fn a_foreign_name_in_the_host_header_needs_a_token_only_on_loopback_without_tls() {
         let top = tempfile::tempdir().unwrap();
         let may_read = |is_loopback_only, host| {
             let root = Root::open(top.path()).unwrap();

@@ -22,8 +22,8 @@ fn an_ordinary_user_mounts_a_folder_and_not_even_root_may_read_it() {
     let scratch = pair.scratch.path();
     fs::copy(binary(), scratch.join("longhaul")).expect("there is room for the program");
     fs::set_permissions(scratch, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
-    // In a container only root may be able to open /dev/fuse. The test's own device has the same
-    // numbers (10 and 229).
+    // In some containers only root can open /dev/fuse. So the test mounts its own device with the
+    // same numbers (10 and 229) over that path.
     succeeds("mkdir mnt; mknod -m 666 fuse c 10 229; chown -R 65534:65534 client mnt", scratch);
     let here = scratch.display();
     let script =

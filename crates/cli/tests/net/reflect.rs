@@ -84,13 +84,14 @@ fn a_reflector_serves_rooms_and_no_files() {
 }
 
 #[test]
-fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
+fn a_chain_of_reflectors_delivers_each_message_once_in_both_directions() {
     let net = Net::new();
     let hosts = ["a", "b", "c"].map(|name| net.host(name));
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[], &[room(&b)]);
-    // Reflectors pass each other the last message of their room.
+    // A new link forwards the last message of its room. So the first message reaches `b` and `c`
+    // even if they link after it was sent.
     net.say(&a, "first");
     let mut ends = [&a, &b, &c].map(|server| net.receive(server, &[]));
     for end in &mut ends {
@@ -110,7 +111,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
 }
 
 #[test]
-fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
+fn a_ring_of_four_reflectors_delivers_each_message_once_also_after_one_reflector_is_killed() {
     let net = Net::new();
     let hosts = ["a", "b", "c", "d"].map(|name| net.host(name));
     // `b`, `c` and `d` each link to the previous reflector, and `d` also links to `a`.
@@ -149,7 +150,7 @@ fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
 }
 
 #[test]
-fn a_link_without_the_right_is_refused_and_reported() {
+fn a_link_without_the_right_to_link_is_refused_and_reported() {
     let net = Net::new();
     let (first, second) = (net.host("a"), net.host("b"));
     let a = net.reflect(&first, "127.0.0.1:0", &[], &[]);
@@ -168,7 +169,7 @@ fn a_link_without_the_right_is_refused_and_reported() {
 }
 
 #[test]
-fn a_revoked_right_ends_a_running_link_and_no_other_stream_of_its_id() {
+fn revoking_the_right_to_link_ends_the_running_link_but_no_other_stream_of_the_same_id() {
     let net = Net::new();
     let (first, second) = (net.host("a"), net.host("b"));
     let list = net.scratch.path().join("allowed");

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overtaken_datagram_is_late_and_a_missing_one_is_lost() {
+    fn an_overtaken_datagram_counts_as_received_and_a_missing_datagram_as_lost() {
         let mut monitor = Monitor::default();
         arrive(&mut monitor, 0, 0);
         for (at, number) in [(1, 1), (2, 3), (3, 2), (11, 6), (12, 5)] {

@@ -18,7 +18,8 @@ struct Path {
     one_in: u64,
     state: u64,
     dead: Arc<AtomicBool>,
-    /// For each packet from the client: how many earlier ones are in flight when it arrives.
+    /// For each packet from the client: how many of its earlier packets are in flight when the
+    /// relay receives it.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -98,7 +99,7 @@ async fn answered(session: &mut Session) -> Duration {
 }
 
 #[test]
-fn at_12_percent_loss_sessions_open_and_few_answers_take_much_longer_than_a_round_trip() {
+fn at_12_percent_loss_sessions_open_and_four_fifths_of_answers_take_under_6_round_trips() {
     run(async {
         let delay = Duration::from_millis(25);
         let mut sessions = tokio::task::JoinSet::new();
@@ -126,7 +127,7 @@ fn at_12_percent_loss_sessions_open_and_few_answers_take_much_longer_than_a_roun
 
 /// With CUBIC only about three packets would be in flight at this loss (RFC 9438, section 5).
 #[test]
-fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
+fn at_12_percent_loss_a_long_message_has_8_or_more_packets_in_flight_half_of_the_time() {
     run(async {
         let flying = Arc::new(Mutex::default());
         let delay = Duration::from_millis(50);
@@ -136,8 +137,9 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
         session.write(&much).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
-        // A packet has 1,400 bytes. The second half of the 400 kB is sent long after the first
-        // losses, and before the acknowledgements of the echo.
+        // A packet has at most 1,200 bytes, so the message needs more than `told` packets. The
+        // second half of the first `told` packets is sent long after the first losses, and before
+        // the acknowledgements of the echo.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());
         let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();
@@ -148,7 +150,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
 }
 
 #[test]
-fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
+fn expecting_much_data_on_both_sides_raises_the_data_in_flight_above_500_kb() {
     const PACKET: usize = 1_200;
     let most_flying = |much: bool, one_in| {
         let flying: Arc<Mutex<Vec<usize>>> = Arc::default();
@@ -184,10 +186,11 @@ fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
     };
     for one_in in [0, 100] {
         let little = most_flying(false, one_in);
-        assert!(little < 400_000, "{little} bytes where nothing long is expected");
-        // A stalled machine delays packets like a queue, so one good try of six suffices.
+        assert!(little < 400_000, "{little} bytes in flight, but no side expects much");
+        // A stalled machine delays packets as a queue does, which shrinks the window. So one good
+        // try of six suffices.
         let grew = (0..6).any(|_| most_flying(true, one_in) > 500_000);
-        assert!(grew, "half a megabyte was never on its way, at one lost in {one_in}");
+        assert!(grew, "never more than 500 kB in flight; one packet in {one_in} is lost");
     }
 }
 

@@ -52,8 +52,8 @@ impl Receiver {
     pub(crate) fn on_data(&mut self, now: Time, data: &Data) {
         self.counts.received += 1;
         let number = u64::from(data.number);
-        // RFC 7323, 4.3: the timestamp of the first unacknowledged segment, or of one that fills a
-        // gap.
+        // RFC 7323, 4.3: echo the timestamp of the first unacknowledged segment, or of a segment
+        // that fills a gap.
         if self.unacked == 0 && data.number <= self.next {
             self.echo = data.sent;
         }

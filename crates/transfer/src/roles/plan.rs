@@ -9,7 +9,8 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind};
 use crate::write::skip::{tidy, without};
 
-/// The ranges of a plan are merged when their number has doubled, but only above this number.
+/// The ranges of a plan are merged when their number has doubled since the last merge, but only
+/// above this number.
 const UNTIDY: usize = 1 << 12;
 
 pub(super) struct PlanSoFar {
@@ -29,7 +30,8 @@ pub(super) struct PlanSoFar {
 impl PlanSoFar {
     pub(super) fn new(chunks: u64, entries: u64) -> PlanSoFar {
         // A chunk of several small files is compared once for each file. So there are at most as
-        // many comparisons as chunks and entries together.
+        // many comparisons as chunks and entries together. The last slice is empty, and counts as
+        // one name.
         let left = chunks.saturating_add(entries).saturating_mul(2).saturating_add(1);
         let (have, skipped) = (Vec::new(), Vec::new());
         PlanSoFar { have, skipped, asks: false, complete: false, chunks, entries, left }
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_honest_plan_is_taken() {
+    fn an_honest_plan_whose_ranges_cannot_be_merged_is_accepted() {
         let mut plan = PlanSoFar::new(1_000, 300);
         // Every other chunk exists, every other entry is skipped, everything else is compared.
         (0..500).for_each(|n| plan.add(one(2 * n), Vec::new(), 1).unwrap());

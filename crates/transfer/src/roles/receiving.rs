@@ -120,7 +120,7 @@ impl ReceivingRole<'_> {
             self.wire.outbox().send(Message::Card(Card { bps: card.as_bps() }));
         }
         let (mut offer, is_incomplete) = self.first_offer().await?;
-        // Before the manifest is received: memory is reserved for its length.
+        // Check the lengths first: `hold` reserves memory for the whole manifest.
         offer.check()?;
         let mut list = Box::new(self.memory.list());
         list.hold(offer.list_len())?;

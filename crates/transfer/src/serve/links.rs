@@ -117,7 +117,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let event = runtime.unwrap().block_on(async {
             tokio::select! {
-                () = keep(server, channels, link) => panic!("the link is tried again"),
+                () = keep(server, channels, link) => panic!("the loop of retries ended"),
                 event = events.recv() => event,
             }
         });

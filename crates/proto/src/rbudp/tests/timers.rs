@@ -99,7 +99,7 @@ fn copies_of_small_last_rounds_use_up_their_limit() {
 }
 
 #[test]
-fn only_counted_losses_are_uncounted() {
+fn needless_blocks_are_subtracted_from_the_counted_losses_only_once() {
     let mut inn = In::new(&setup(20, 0));
     inn.arrive(ms(0), &[(0, 3), (1, 9)]);
     inn.done(ms(1), 1, 10, 1);
@@ -131,7 +131,7 @@ fn an_answer_in_slices_is_sent_completely() {
 }
 
 #[test]
-fn done_counts_as_a_copy_for_a_round_trip_and_at_least_10_ms_after_its_answer() {
+fn a_repeated_done_is_ignored_for_a_round_trip_but_at_least_10_ms_after_the_answer() {
     for (rtt, copy) in [(100, 100), (1, 10)] {
         let mut inn = In::new(&Setup { rtt: Span::from_millis(rtt), ..setup(4, 0) });
         inn.arrive(ms(0), &[(3, 3)]);
@@ -146,7 +146,7 @@ fn done_counts_as_a_copy_for_a_round_trip_and_at_least_10_ms_after_its_answer() 
 }
 
 #[test]
-fn the_event_of_a_round_has_the_blocks_that_were_sent_in_it() {
+fn the_event_of_a_round_has_the_number_of_blocks_sent_in_the_round() {
     let mut out = Out::new(&setup(10, 0));
     let rounds = |out: &mut Out| {
         let events = core::iter::from_fn(|| out.sender.poll_event());

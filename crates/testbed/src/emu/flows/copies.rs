@@ -29,9 +29,9 @@ pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
-/// Timeout of a server's start, even on a busy machine.
+/// Timeout of a server's start; long enough for a busy machine.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Interval of checks for the end.
+/// Interval of checks for a stop or a reached deadline.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) struct Copies {
@@ -167,8 +167,8 @@ impl Copies {
         let child = command
             .map_err(|error| text(&error))?
             .args(["cp", "--json", "-q", "--memory", BUDGET, "--server-id", &server.id])
-            // Scenarios use the same addresses for different paths, so a remembered path may be
-            // another one.
+            // Scenarios use the same addresses for different paths, so a remembered rate may belong
+            // to another path.
             .arg("--no-path-memory")
             .args(arguments(run.flow, transfer))
             .args(limit(run.scenario, run.flow, transfer))
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_send_limit_applies_to_the_only_copy_of_its_host() {
+    fn a_send_limit_applies_to_a_copy_only_if_no_other_flow_leaves_its_host() {
         let words = |sends: &str, flows: &str| {
             let text = format!(
                 "host = [{{ name = \"a\", {sends} }}, {{ name = \"b\" }}]\nflow = [{flows}]\n\
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_lasts_gets_an_object_that_lasts_longer() {
+    fn a_copy_with_a_time_limit_gets_a_larger_object_than_it_can_send() {
         let of = |flow: &str| {
             let scenario = scenario(flow);
             let Traffic::Protocol(transfer) = &scenario.flows[0].traffic else { unreachable!() };
