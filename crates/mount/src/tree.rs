@@ -19,7 +19,7 @@ use crate::host::{Failed, Host};
 pub(crate) const TOP: u64 = 1;
 /// How long a listing counts as current.
 const CURRENT: Duration = Duration::from_secs(5);
-/// Maximum number of names in all kept listings; beyond it, all of them are dropped.
+/// Maximum number of names in all kept listings; beyond it, all listings are dropped.
 const MOST_NAMES: usize = 2_000_000;
 
 #[derive(Debug)]

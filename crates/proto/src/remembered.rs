@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips_below_two_milliseconds_are_all_alike() {
+    fn round_trips_below_two_milliseconds_count_as_two_milliseconds() {
         let (rate, loss) = (Rate::ZERO, LossRatio::NONE);
         let local = Remembered { rtt: Span::from_micros(50), rate, loss };
         assert!(local.fits(Span::from_millis(2)) && local.fits(Span::from_millis(20)));
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flight_is_half_of_what_the_shorter_round_trip_carries() {
+    fn a_flight_is_half_of_what_the_path_carries_in_the_shorter_round_trip() {
         let (rate, loss) = (Rate::from_mbps(800), LossRatio::NONE);
         let path = Remembered { rate, rtt: Span::from_millis(100), loss };
         assert_eq!(path.flight(Span::from_millis(120)), Bytes::new(5_000_000));

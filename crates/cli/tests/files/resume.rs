@@ -220,7 +220,7 @@ fn the_second_ctrl_c_ends_immediately() {
         std::thread::sleep(std::time::Duration::from_millis(250));
         copy.signal(Signal::INT);
         let ended = copy.end();
-        assert!(ended.is(130, &[]).events("error").is_empty(), "a clean end: {ended}");
+        assert!(ended.is(130, &[]).events("error").is_empty(), "not an immediate end: {ended}");
         case.pair.server.child().signal(Signal::CONT);
         case.is_whole_or_missing();
     }
@@ -348,7 +348,7 @@ fn a_source_that_changed_with_equal_size_and_time_is_not_mixed_with_older_data()
 }
 
 #[test]
-fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
+fn the_copied_data_are_kept_if_an_equal_file_replaces_the_source() {
     let mut case = Case::new(Way::Push, SIZE);
     let reported = case.kill_under_way(true);
     let path = case.pair.here.join("file");
@@ -368,7 +368,7 @@ fn found(event: &Value) -> u64 {
 }
 
 #[test]
-fn a_killed_copy_resumes_with_another_cipher_and_direction() {
+fn a_killed_copy_resumes_with_another_cipher_protocol_and_direction() {
     let mut case = Case::new(Way::Push, SIZE);
     let pair = &mut case.pair;
     let half_way = |pair: &Pair, flags: &[&str], at: u64| {

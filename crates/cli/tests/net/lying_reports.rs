@@ -239,7 +239,7 @@ pub(super) fn tell_lies(cell: Cell, way: Way) {
 }
 
 #[test]
-fn client_and_server_refuse_an_endless_plan_with_the_limit() {
+fn client_and_server_refuse_an_endless_plan_and_name_the_limit() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));

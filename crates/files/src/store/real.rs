@@ -185,7 +185,7 @@ pub(crate) fn rename_new(
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
         renamed => return Ok(renamed?),
     }
-    // Making a hard link also fails if `to` exists. It cannot be made of a folder, for example.
+    // Making a hard link also fails if `to` exists. A folder, for example, cannot get a hard link.
     match rustix::fs::linkat(&source, from, &folder, to, AtFlags::empty()) {
         Ok(()) => return Ok(rustix::fs::unlinkat(&source, from, AtFlags::empty())?),
         Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
@@ -213,8 +213,8 @@ fn device_node(major: u32, minor: u32) -> Option<String> {
         .map(|name| format!("/dev/{name}"))
 }
 
-/// Returns the source of the mount with this device number. Serves file systems whose device number
-/// has no node in `/dev`, such as NFS.
+/// Returns the source of the mount with this device number. Needed for file systems such as NFS:
+/// their device number has no node in `/dev`.
 fn mounted(major: u32, minor: u32) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let number = format!("{major}:{minor}");
@@ -241,7 +241,7 @@ impl Folder for RealFolder {
     fn is_mount(&self, name: &[u8]) -> bool {
         use rustix::fs::{StatxAttributes, StatxFlags, statx};
         let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        // The kernel tells since Linux 5.8.
+        // The kernel reports this attribute since Linux 5.8.
         statx(&self.0, name, how, StatxFlags::empty())
             .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
     }
@@ -470,7 +470,7 @@ mod tests {
         let umask = String::from_utf8(shell.stdout).unwrap();
         assert_eq!(umask_of_proc(), u32::from_str_radix(umask.trim(), 8).ok());
         let memory = crate::MemoryFolder::new(1);
-        assert_eq!(Some(memory.withheld()), umask_of_proc(), "it has no default list");
+        assert_eq!(Some(memory.withheld()), umask_of_proc(), "memory folders have no default list");
     }
 
     #[test]
@@ -487,7 +487,7 @@ mod tests {
     /// Runs in its own process, because it changes the umask for a moment.
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_system_without_proc_has_the_same_umask() {
+    fn the_umask_read_by_syscall_equals_the_umask_in_proc() {
         const ALONE: &str = "LONGHAUL_TEST_UMASK";
         if std::env::var_os(ALONE).is_some() {
             return assert_eq!(
@@ -495,7 +495,7 @@ mod tests {
                 [umask_of_proc(); 2]
             );
         }
-        let name = "store::real::tests::a_system_without_proc_has_the_same_umask";
+        let name = "store::real::tests::the_umask_read_by_syscall_equals_the_umask_in_proc";
         alone::assert_passed(&alone::command(name).env(ALONE, "1").output().unwrap());
     }
 
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_and_a_folder_get_their_times_and_modes() {
+    fn a_link_gets_its_time_and_a_folder_gets_its_time_and_mode() {
         let base = tempfile::tempdir().unwrap();
         let folder = open_path(base.path()).unwrap();
         let time = FileTime { seconds: 5, nanos: 6 };

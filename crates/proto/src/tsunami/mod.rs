@@ -16,10 +16,10 @@
 //! the delay between datagrams begins at three times the delay of the highest rate (the *target*).
 //!
 //! The study's troubles, their causes, and the solutions here:
-//! - "Many of the requests were repeats": every report requested blocks in flight again. Here a
-//!   block is requested again only after two round trips. The sender drops a request for a block
-//!   that waits to be sent or left less than a round trip ago. A gap counts as missing only after a
-//!   grace, a wait for reordered datagrams ([`GRACE`]).
+//! - "Many of the requests were repeats": every report repeated the requests for blocks that were
+//!   already in flight. Here a block is requested again only after two round trips. The sender
+//!   drops a request for a block that waits to be sent or was sent less than a round trip ago. A
+//!   gap counts as missing only after a grace, a wait for reordered datagrams ([`GRACE`]).
 //! - "The last block was observed being transmitted 11,876 times": the tool repeats the last
 //!   block without pause until the sender is stopped, because the tool's receiver acts only when
 //!   a datagram arrives. Here the receiver has timers, and the last block is resent only after a
@@ -81,7 +81,7 @@ pub(crate) const REPORT_BLOCKS: ProtocolOption = ProtocolOption::new(
 pub(crate) const ERROR_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "error-rate",
-    "tolerated error rate; half of the missing blocks count, as in the public tool",
+    "tolerated error rate; each missing block counts half, as in the public tool",
     (0.0, 0.99),
     0.079,
 );

@@ -30,7 +30,7 @@ type Configure = Box<dyn FnOnce(CopyRequest) -> CopyRequest + Send>;
 type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A read of a remote file into memory: await it. Dropping the future cancels the transfer.
-#[must_use = "a file is read once its request is awaited"]
+#[must_use = "a file is read when its request is awaited"]
 pub struct ReadRequest {
     client: Client,
     source: Result<Location, Error>,
@@ -98,7 +98,7 @@ impl fmt::Debug for ReadRequest {
 }
 
 /// A write of content to a remote file: await it. Dropping the future cancels the transfer.
-#[must_use = "content is written once its request is awaited"]
+#[must_use = "content is written when its request is awaited"]
 pub struct WriteRequest<'a> {
     client: Client,
     reader: Pin<Box<dyn AsyncRead + Send + 'a>>,

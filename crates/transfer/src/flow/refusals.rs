@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_datagrams_are_unwanted_or_unopenable() {
+    fn refused_adds_the_ports_refusals_since_the_flow_began_to_those_of_its_openers() {
         let before = PortStatistics { foreign: 5, dropped: 2, ..port(0, 0) };
         let now = PortStatistics { foreign: 11, dropped: 3, ..port(0, 0) };
         let data = OpenCounts { opened: 9, replayed: 1, stale: 2, failed: 4, refused: 8 };

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reported_counts_of_any_size_have_a_sum() {
+    fn the_sum_of_reported_counts_saturates() {
         let part = Summary { links: u64::MAX, resumed_bytes: u64::MAX, ..Summary::default() };
         let whole = of_parts(&[part.clone(), part], 0, &Rows::new(Vec::new()));
         assert_eq!((whole.links, whole.resumed_bytes), (u64::MAX, u64::MAX));

@@ -288,7 +288,7 @@ pub(super) async fn send(session: &mut Session, message: impl Message) -> Result
     send_within(UNREAD, session, message).await
 }
 
-/// Sends `message`. Fails if a client that does not read keeps it from being sent for `patience`.
+/// Sends `message`. Fails if this takes longer than `patience`, because the client does not read.
 pub(super) async fn send_within(
     patience: Duration,
     session: &mut Session,

@@ -209,7 +209,8 @@ impl Star {
         }
     }
 
-    /// Asserts that of an honest sender's datagrams at most 1 % (or four) count as too fast.
+    /// Asserts that at most four datagrams, or 1 % if that is more, of each honest sender count as
+    /// too fast.
     fn assert_honest_obey(&self) {
         for (flow, _) in self.paths.iter().filter(|(_, path)| path.lie.is_none()) {
             let came = self.accounting(*flow);
@@ -356,7 +357,7 @@ impl Star {
 }
 
 impl Path {
-    /// The first time from `at` on when the host is not frozen.
+    /// Returns `at`, or the end of the freeze if the host is frozen at that time.
     fn awake(&self, at: Time) -> Time {
         match self.frozen {
             Some((from, to)) if (from..to).contains(&at) => to,

@@ -151,12 +151,12 @@ impl Threads {
 const ALONE: &str = "LONGHAUL_TEST_ALONE";
 
 #[test]
-fn sixty_four_senders_are_received_by_one_thread_and_written_by_four() {
+fn one_thread_receives_from_sixty_four_senders_and_four_threads_write() {
     if std::env::var_os(ALONE).is_some() {
         return receive_from_all();
     }
     // Runs in a separate process, because parallel tests have threads of the same names.
-    let name = "many::tests::sixty_four_senders_are_received_by_one_thread_and_written_by_four";
+    let name = "many::tests::one_thread_receives_from_sixty_four_senders_and_four_threads_write";
     alone::assert_passed(&alone::command(name).env(ALONE, "1").output().unwrap());
 }
 
