@@ -15,7 +15,7 @@ pub struct Experiment {
     pub id: &'static str,
     /// The subject of the experiment, in one line.
     pub title: &'static str,
-    /// The paper and the place in it, or that no paper has it.
+    /// The paper and the place in it, or a note that no paper has this experiment.
     pub source: &'static str,
     /// Path, hosts, settings, and substitutes for the paper's equipment.
     pub setup: &'static str,

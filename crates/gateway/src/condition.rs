@@ -72,7 +72,7 @@ fn lists(
     let is_it = |etag: &[u8]| {
         let etag = etag.trim_ascii();
         let etag = etag.strip_prefix(b"W/").filter(|_| !strongly).unwrap_or(etag);
-        // A list may have empty elements (RFC 9110, section 5.6.1), and a folder has no ETag.
+        // An empty element (RFC 9110, section 5.6.1) must not match the empty ETag of a folder.
         !etag.is_empty() && etag == version.etag.as_bytes()
     };
     let mut names_it =
@@ -80,7 +80,7 @@ fn lists(
     Some(lists.any(&mut names_it))
 }
 
-/// Returns whether the request asks that nothing exists at its path.
+/// Returns whether the request requires that nothing exists at its path.
 pub(crate) fn wants_nothing(headers: &HeaderMap) -> bool {
     let mut lists = headers.get_all(header::IF_NONE_MATCH).iter();
     lists.any(|list| list.as_bytes().trim_ascii() == b"*")
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_hold_for_the_version_that_they_name() {
+    fn conditions_are_judged_by_etag_or_date_as_in_rfc_9110() {
         use Judged::{Failed, Holds, NotModified};
         let same = "Sun, 09 Sep 2001 01:46:40 GMT";
         let before = "Sun, 09 Sep 2001 01:46:39 GMT";

@@ -31,15 +31,15 @@ pub enum Woken<M> {
 const SLICE: Span = Span::from_micros(200);
 
 /// Lets this thread wake and run as punctually as the kernel allows: reduces the timer slack from
-/// its default of 50 µs to 1 ns, and shortens the thread's time slices. What the kernel refuses has
-/// no effect.
+/// its default of 50 µs to 1 ns, and shortens the thread's time slices. A change that the kernel
+/// refuses is skipped.
 pub fn be_punctual() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let _ = slice::shorten(SLICE);
 }
 
-/// Waits for a message until `due` at the latest. A message that is already there has priority;
-/// [`Time::NEVER`] waits for messages only.
+/// Waits for a message until `due` at the latest. Returns a message that is already there even if
+/// `due` has passed. [`Time::NEVER`] waits for messages only.
 pub fn until<M>(inbox: &Receiver<M>, due: Time) -> Woken<M> {
     loop {
         match inbox.try_recv() {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_its_last_sender() {
+    fn a_wait_ends_when_all_senders_are_gone() {
         let (sender, inbox) = channel::<()>();
         drop(sender);
         assert_eq!(until(&inbox, Time::NEVER), Woken::Closed);

@@ -123,7 +123,7 @@ impl Pair {
     }
 
     fn len(&self, number: u64) -> Bytes {
-        let block = self.layout.block(number).expect("one of the object's");
+        let block = self.layout.block(number).expect("a block of the object");
         Bytes::new(self.layout.extent(block).len.into())
     }
 
@@ -169,8 +169,8 @@ impl Pair {
             let left = self.blocks.iter().find(|(_, known)| listed(known));
             assert!(left.is_none(), "{block:?} goes before {left:?}, which was lost");
         }
-        let known = self.blocks.get_mut(&number).expect("one of the object's");
-        assert!(!known.sure, "{block:?} is known to be there");
+        let known = self.blocks.get_mut(&number).expect("a block of the object");
+        assert!(!known.sure, "{block:?} is sent although it arrived");
         known.sends += 1;
         known.at = self.now;
         known.listed = false;
@@ -181,7 +181,10 @@ impl Pair {
             self.next_first = number + 1;
         } else {
             let reasons = known.named + waits;
-            assert!(!frugal || known.sends <= 1 + reasons, "{block:?}, {known:?} for no reason");
+            assert!(
+                !frugal || known.sends <= 1 + reasons,
+                "{block:?} is resent for no reason: {known:?}"
+            );
         }
     }
 
@@ -195,14 +198,15 @@ impl Pair {
             return;
         }
         self.asked |= matches!(control, Control::Request(_));
-        // An honest receiver does not know blocks that were not sent.
+        // A selective report may name unsent blocks as received. The sender may send these blocks
+        // all the same.
         let only_sent = matches!(control, Control::Selective(_));
         let is_list = matches!(control, Control::Loss(_));
         for (at, known) in self.blocks.range_mut(meaning.about) {
             let missing = meaning.missing.contains(at);
             known.named += u32::from(missing);
-            // Blocks resent less than a round trip ago may be left out: the list was made before
-            // they could arrive.
+            // The sender may ignore a listed block that it resent less than a round trip ago: the
+            // list was made before this block could arrive.
             let is_fresh = known.sends > 1 && self.now < known.at + RTT;
             known.listed |= is_list && missing && known.sends > 0 && !is_fresh;
             known.reported |= !missing;
@@ -293,7 +297,7 @@ impl Pair {
         self.sender.skip(self.now, FLOW, BlockRange { first, count: count as u32 });
         for number in blocks.start..blocks.start + count {
             let len = self.len(number);
-            let known = self.blocks.get_mut(&number).expect("one of the object's");
+            let known = self.blocks.get_mut(&number).expect("a block of the object");
             // A skipped block that was sent no longer counts against the grant: the receiver
             // has it already and does not write the duplicate.
             if known.sends > 0 && !known.skipped {
@@ -327,15 +331,19 @@ impl Pair {
         if self.sender.is_finished() {
             assert!(
                 self.blocks.values().all(|known| known.reported),
-                "finished, and lacks something"
+                "the sender is finished, but a block is missing"
             );
             assert_eq!(self.sender.next_wakeup(), Wake::OnInput);
         } else {
-            assert!(!self.blocks.values().all(|known| known.sure), "all is there: not finished");
+            assert!(
+                !self.blocks.values().all(|known| known.sure),
+                "all blocks arrived, but the sender is not finished"
+            );
         }
     }
 
-    /// After all operations: checks that the sender sends every block that may not have arrived.
+    /// After all operations: checks that the sender sends every block that no message has reported
+    /// as received.
     fn finish(&mut self) {
         for _ in 0..40 {
             self.grant(BLOCKS);
@@ -434,6 +442,6 @@ fn settings(row: &'static Row) -> Settings {
     let wanted = [("tail-copies", 1.0), ("buffer", BUFFER as f64), ("early", 0.0), ("window", 1e9)];
     let has = |name: &str| row.options.iter().any(|option| option.name == name);
     wanted.into_iter().filter(|(name, _)| has(name)).fold(Settings::default(), |settings, set| {
-        settings.with(row, set.0, set.1).expect("a setting that it has")
+        settings.with(row, set.0, set.1).expect("a setting of the protocol")
     })
 }

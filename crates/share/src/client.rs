@@ -17,7 +17,8 @@ use crate::messages::{
 use crate::server::CALLS;
 use crate::unread::{Held, Limit, Unread};
 
-/// Maximum number of watches of a connection, which has one more stream.
+/// Maximum number of watches of a connection. Each watch has its own stream; one more stream
+/// carries all other requests.
 const WATCHES: usize = 15;
 /// Limit on a snapshot in bytes, as for a server's tree.
 const MOST: usize = 1 << 30;
@@ -55,8 +56,9 @@ fn lie(lie: Lie) -> Error {
 }
 
 /// Serves `orders` over the connection `first`. When a connection is lost, calls `connect` until it
-/// succeeds, fails permanently, or `retry_for` is over. Returns when `ends` completes, or when
-/// there is no handle and no pending order. After a failure all further orders get its reason.
+/// succeeds, fails permanently, or `retry_for` is over. Returns when `ends` completes, or when all
+/// senders of `orders` are dropped and no order is pending. After a failure all further orders get
+/// its reason.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -110,7 +112,7 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 struct Client {
     instance: u64,
     /// How often the server had discarded outcomes, by the last `Begun` that came while no edit was
-    /// in doubt (sent on a lost stream and not answered).
+    /// in doubt. An edit is in doubt if it was sent on a lost stream and not answered.
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,
@@ -118,7 +120,8 @@ struct Client {
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
     /// Keys of presences in restoration, by call number.
     holds: BTreeMap<u64, Key>,
-    /// Calls without an edit so far. The n-th has the number 2n; edits have odd numbers.
+    /// Number of calls so far, without edits. The n-th call has the number 2n; edits have odd
+    /// numbers.
     calls: u64,
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
@@ -245,7 +248,7 @@ impl Client {
         }
     }
 
-    /// Handles an order. Returns a new watch to start; `watches` are running.
+    /// Handles an order. Returns a new watch to start; `watches` is the number of running watches.
     fn take(
         &mut self,
         order: Option<Order>,
@@ -376,8 +379,8 @@ async fn write(
     }
 }
 
-/// Runs a watch until it fails, the program drops its receiver, or `stopped` is true. Unless the
-/// watch fails, says goodbye if the stream is open.
+/// Runs a watch until it fails, the program drops its receiver, or `stopped` is true. If the watch
+/// has not failed and its stream is open, tells the server that the watch ends.
 async fn watch(
     connection: Connection,
     mut watching: Watching,
@@ -436,7 +439,7 @@ async fn bring(session: &mut Session, watching: &mut Watching) -> Result<(), Err
         watching.held.set(watching.replica.bytes())?;
         if let Some(news) = news {
             let news = watching.limit.unread(news)?;
-            // If the program has dropped its watch, `watch` ends.
+            // This fails if the program has dropped its receiver; then `watch` returns.
             let _ = watching.tell.send(Ok(news)).await;
         }
     }

@@ -133,7 +133,8 @@ async fn ask_much(
     service: (&str, u32),
     asked: &impl prost::Message,
 ) -> Vec<Session> {
-    // More than the server answers before the deadline, if it waits for the timeout of each.
+    // So many that the test would exceed its `DEADLINE` if the server waited for the timeout of
+    // each unread answer.
     const REQUESTS: usize = 40;
     let mut sessions = Vec::new();
     for _ in 0..REQUESTS {
@@ -253,7 +254,7 @@ fn a_server_whose_memory_is_full_is_busy_and_the_copy_waits_for_it() {
 fn descriptors(id: u32) -> (String, String) {
     let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).expect("it runs");
     let line = limits.lines().find(|line| line.starts_with("Max open files"));
-    let mut words = line.expect("the kernel tells it").split_whitespace().skip(3);
+    let mut words = line.expect("the kernel reports this limit").split_whitespace().skip(3);
     let mut next = || words.next().expect("two limits").to_owned();
     (next(), next())
 }

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
         assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
         assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
-        // A receiver that always falls behind because it gets no CPU.
+        // A receiver that always falls behind because it gets too little CPU time.
         let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
         let behind = Times { awake, busy: cpu, ..Times::default() };
         assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);

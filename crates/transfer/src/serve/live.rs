@@ -227,7 +227,7 @@ mod tests {
     use crate::serve::events::Moved;
 
     #[test]
-    fn a_request_without_a_copied_file_counts_as_failed_and_not_as_partial() {
+    fn a_request_is_partial_only_if_some_files_were_copied_and_others_failed() {
         let address = "192.0.2.1:9".parse().unwrap();
         let (id, name, wish, path) = (String::new(), None, String::new(), String::new());
         let client = ServedClient { address, id, name, wish, path, since: Instant::now() };
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_ends_stays_in_the_totals_without_existing_bytes() {
+    fn the_totals_of_transfers_leave_out_resumed_bytes() {
         let status = TransferStatus {
             bytes: 100,
             resumed_bytes: 30,

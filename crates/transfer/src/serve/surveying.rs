@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_survey_that_waits_reports_the_progress_of_those_that_read() {
+    async fn a_waiting_survey_reports_the_progress_of_the_running_surveys() {
         let permits = Permits::default();
         let (mut server, mut client) = pair(1 << 20);
         let mut readers = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_survey_counts_its_steps_for_those_that_wait() {
+    async fn a_survey_counts_its_steps_for_the_waiting_surveys() {
         let (permits, (mut server, _client)) = (Permits::default(), pair(1 << 20));
         survey(&permits, &mut server, 3 << 20).await.unwrap();
         assert!(permits.work.load(Ordering::Relaxed) >= 3);

@@ -11,14 +11,14 @@ use tokio::net::UdpSocket;
 use super::author::{Author, CODE};
 use crate::channel::outbound::{Sending, WAIT};
 
-/// Delay before a sender uses a new key: the others must have it first.
+/// Delay before a sender uses a new key: the other members must receive the key first.
 const SWITCH: Span = Span::from_millis(200);
 
 pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
     seal: Sealer,
-    /// Proves the sender to the server; `None` at the server.
+    /// Authenticates the sender to the server; `None` at the server.
     author: Option<Author>,
     /// The next key and author, and when they replace the present ones.
     next: Option<(Sealer, Option<Author>, Time)>,
@@ -39,9 +39,9 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message. If an
-    /// earlier new key still waits, that key is used at once: epochs may follow each other faster
-    /// than [`SWITCH`].
+    /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message. An
+    /// earlier new key that is waiting for its time is used at once: epochs may follow each other
+    /// faster than [`SWITCH`].
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let (now, wait) = (clock::now(), if at_once { Span::ZERO } else { SWITCH });
         self.switch(Time::NEVER);
