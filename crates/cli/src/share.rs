@@ -85,7 +85,7 @@ struct GetArgs {
 struct ListArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// Write each event as a JSON object on stdout, one a line
+    /// Write each value or event as a JSON object on stdout, one a line
     #[arg(long)]
     json: bool,
 }
@@ -101,7 +101,7 @@ struct PutArgs {
     if_version: Option<u64>,
     /// Keep the value only while this command runs; a signal ends the command
     ///
-    /// Prints the version once the value is set.
+    /// Prints the version after the value is set.
     #[arg(long)]
     presence: bool,
 }
@@ -145,7 +145,7 @@ struct Tree {
     cancel: CancelHandle,
 }
 
-/// A command that `only_shows` something ends when nobody can read stdout.
+/// Opens the shared tree. With `only_shows`, the command ends when nobody can read stdout.
 fn open(args: &OneArgs, settings: &[Setting], only_shows: bool) -> Result<Tree, Error> {
     let usage = |what: String| {
         let error = Error::new(ErrorKind::Usage, what);
@@ -244,7 +244,7 @@ fn hold(tree: &Tree) -> Error {
         Ok(Some(SharedValue { version, .. })) => format!("has version {version} now"),
         Ok(None) => "was deleted with the lost connection".to_owned(),
     };
-    let what = format!("the presence of {} is lost: it {now}", plain::text(&tree.key));
+    let what = format!("the presence of {} is lost: the key {now}", plain::text(&tree.key));
     Error::new(ErrorKind::Unfinished, what).advise("read the key and decide again")
 }
 

@@ -24,7 +24,7 @@ fn run(seed: u64, blocks: u64, loss: f64) -> (Span, f64) {
 }
 
 #[test]
-fn a_perfect_path_costs_the_sending_and_one_round_trip() {
+fn without_loss_an_object_takes_its_sending_time_and_one_round_trip() {
     for blocks in [500, 1_003] {
         let best = Bytes::new(blocks * 1032) / RATE + RTT;
         let (took, _) = run(1, blocks, 0.0);
@@ -47,7 +47,7 @@ fn a_lossy_path_is_kept_full_and_little_is_wasted() {
 }
 
 #[test]
-fn runs_with_more_than_k_rounds_are_no_more_than_the_bound() {
+fn the_share_of_runs_with_more_than_k_rounds_is_within_the_bound() {
     const RUNS: u32 = 1_000;
     const BLOCKS: u64 = 64;
     const LOSS: f64 = 0.12;
@@ -68,6 +68,6 @@ fn runs_with_more_than_k_rounds_are_no_more_than_the_bound() {
         let deviation = (bound * (1.0 - bound) / f64::from(RUNS)).sqrt();
         assert!(share <= bound + 3.0 * deviation + 1.0 / f64::from(RUNS), "k {k}: {share} {bound}");
     }
-    // The bound must not hold merely for lack of losses.
+    // Without losses, the bound would hold trivially, so most runs must need a second round.
     assert!(rounds.iter().filter(|rounds| **rounds > 1).count() > 900);
 }

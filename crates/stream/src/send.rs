@@ -24,7 +24,7 @@ use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 /// Packet size that fits every Ethernet path. The server forwards each datagram in one datagram of
 /// the same size, which must fit every receiver's path.
 const PACKET: u16 = 1500;
-/// A stream fails if no datagram reaches the server within this time after the first one.
+/// A stream fails if none of the datagrams sent over a link reaches the server within this time.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
 /// Share by which losses, jitter or round-trip time must change for a new plan.
 const CHANGE: f64 = 0.1;
@@ -44,8 +44,8 @@ pub struct Wish {
     pub overflow: Overflow,
     /// Number of receivers to wait for at the start.
     pub receivers: u32,
-    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, at
-    /// most as on Ethernet.
+    /// UDP payload of a datagram in bytes; `None` for the largest that reaches the server and fits
+    /// every Ethernet path.
     pub datagram: Option<u16>,
     /// How to meet the deadline; `None` chooses by the measured path.
     pub way: Option<Way>,
@@ -54,7 +54,7 @@ pub struct Wish {
 /// The state of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Status {
-    /// Whether the server has accepted the stream, with enough receivers.
+    /// Whether the server has accepted the stream, and there were enough receivers.
     pub begun: bool,
     /// Whether the connection is up.
     pub connected: bool,
@@ -62,7 +62,7 @@ pub struct Status {
     pub course: Option<Course>,
     /// The rate and the code of the stream.
     pub plan: Option<Plan>,
-    /// Most repairs of a frame so far.
+    /// Highest number of repairs of a frame in any plan so far.
     pub most_repairs: u16,
     /// Frames taken from the source.
     pub frames: u64,
@@ -102,8 +102,8 @@ impl Source {
         self.frame
     }
 
-    /// Takes a frame. Waits while the queue is full, or, if the stream drops frames, until the
-    /// thread has handled the earlier frames.
+    /// Takes a frame. Waits while the queue is full. The queue holds the unsent frames or, if the
+    /// stream drops frames, those that the sending thread has not read yet.
     ///
     /// # Errors
     /// The stream has ended.
@@ -145,13 +145,13 @@ pub struct Control {
 struct Reach {
     /// Datagrams sent over earlier links.
     before: u64,
-    /// The first check with sent datagrams of which none had arrived.
+    /// Time of the first check that found datagrams sent but none arrived.
     since: Option<Instant>,
 }
 
 impl Reach {
-    /// Returns whether, for the time limit, no datagram of the current link has reached the server.
-    /// `sent` counts the datagrams sent over all links, `came` those that arrived over this link.
+    /// Returns whether no datagram of the current link has reached the server within the limit.
+    /// `sent` counts the datagrams sent over all links, `came` the arrivals over this link.
     fn is_lost(&mut self, now: Instant, sent: u64, came: u64) -> bool {
         if sent == self.before || came > 0 {
             self.since = None;
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_datagrams_of_the_current_link_that_do_not_arrive_for_5_s_are_lost() {
+    fn a_link_is_lost_if_none_of_its_datagrams_arrives_within_5_s() {
         let (start, mut reach) = (Instant::now(), Reach { before: 7, since: None });
         let later = |millis| start + Duration::from_millis(millis);
         assert!(!reach.is_lost(start, 7, 0) && !reach.is_lost(later(9_000), 7, 0));

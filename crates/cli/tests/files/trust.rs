@@ -137,7 +137,7 @@ fn a_list_or_a_key_that_others_can_change_is_refused() {
 }
 
 #[test]
-fn two_ids_for_one_server_are_refused_with_both_lines() {
+fn two_ids_for_one_server_are_refused_with_both_line_numbers() {
     let pair = pair();
     let known = pair.client.config.join("known_servers");
     let other = Host::new(&pair.scratch.path().join("other"));
@@ -151,7 +151,7 @@ fn two_ids_for_one_server_are_refused_with_both_lines() {
 }
 
 #[test]
-fn the_section_of_a_host_sets_its_id_unless_the_command_line_does() {
+fn the_configuration_sets_the_id_of_a_host_unless_the_command_line_does() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(1000, 1));
     let config = pair.client.config.join("config.toml");
@@ -169,7 +169,7 @@ fn the_section_of_a_host_sets_its_id_unless_the_command_line_does() {
 }
 
 #[test]
-fn the_time_of_the_question_does_not_count_for_one_source() {
+fn the_copy_time_of_one_source_excludes_the_question_about_a_new_server() {
     let pair = pair();
     let identity = Identity::load_or_create(&pair.client.config).unwrap();
     let asked = Arc::new(AtomicU64::new(0));
@@ -196,7 +196,7 @@ fn the_time_of_the_question_does_not_count_for_one_source() {
 }
 
 #[test]
-fn the_time_of_the_question_does_not_count_for_several_sources() {
+fn the_copy_time_of_several_sources_excludes_the_question_about_a_new_server() {
     let pair = pair();
     for name in ["a", "b"] {
         crate::rig::write(&pair.there.join(name), b"content");

@@ -55,7 +55,7 @@ fn each_command_for_users_of_other_tools_works() {
         format!("#!/bin/sh\nexec /usr/bin/ssh -F '{}' \"$@\"\n", ssh.path("ssh_config").display());
     write(&tools.join("ssh"), wrapper.as_bytes());
     let mut mode = Command::new("chmod");
-    assert!(mode.arg("+x").arg(tools.join("ssh")).status().expect("it is everywhere").success());
+    assert!(mode.arg("+x").arg(tools.join("ssh")).status().expect("chmod is everywhere").success());
     let config = format!("[host.gate]\nrsh = \"{}\"\n", tools.join("ssh").display());
     write(&ssh.path("far_config/config.toml"), config.as_bytes());
     let all = commands();

@@ -38,8 +38,8 @@ impl Repairs {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
-    /// Notes that the receiver lacks `blocks`. Adds the blocks that are not known to have arrived
-    /// to the list, and returns their number. With `fresh`, blocks resent less than a round trip
+    /// Notes that the receiver lacks `blocks`. Adds to the list the blocks that are not known to
+    /// have arrived, and returns their number. With `fresh`, blocks resent less than a round trip
     /// ago are left out, because the report was made before they could arrive.
     pub(crate) fn list(
         &mut self,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_listed_once_in_a_round_trip_or_all_that_are_in_flight() {
+    fn a_resent_block_is_listed_again_after_a_round_trip_and_an_arrived_block_never() {
         let layout = Layout::whole(Bytes::new(100_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
         let mut end = SendingEnd::new(&setup, Rate::from_mbps(1));

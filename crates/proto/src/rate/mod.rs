@@ -45,7 +45,8 @@ pub(crate) trait RateController: Send {
     /// The current sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
 
-    /// Number of datagrams, from number `next` on, that may leave at once regardless of the pace.
+    /// Number of datagrams, from number `next` on, that may leave back to back, regardless of the
+    /// pace.
     fn train(&mut self, now: Time, next: PacketNumber) -> u64;
 
     /// Notes that `count` datagrams, from number `first` on, have left.

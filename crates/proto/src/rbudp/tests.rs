@@ -89,7 +89,7 @@ fn rounds_send_everything_then_missing_blocks() {
 }
 
 #[test]
-fn the_next_segment_follows_immediately_and_repairs_precede_it() {
+fn the_next_segment_follows_immediately_but_repairs_go_first() {
     let mut out = Out::new(&setup(40, 10));
     out.sender.poll_transmit(Time::ZERO, PacketNumber(0), 1, &mut out.sent);
     while out.sent.len() < 25 {
@@ -289,8 +289,7 @@ fn a_report_is_sent_after_the_grace_when_the_last_datagram_is_lost() {
     inn.arrive(ms(0), &[(0, 0)]);
     inn.done(ms(1), 1, 4, 3);
     assert!(inn.reports(ms(1)).is_empty());
-    // Data that still arrive extend the grace, the wait for late data: 25 ms, a quarter of the
-    // round trip.
+    // Newer data restart the grace: the wait for late data, a quarter of the round trip (25 ms).
     inn.arrive(ms(20), &[(1, 1)]);
     inn.receiver.on_timeout(ms(26));
     assert!(inn.reports(ms(26)).is_empty());
@@ -346,7 +345,7 @@ fn an_older_done_that_arrives_late_is_ignored() {
 }
 
 #[test]
-fn a_done_about_a_complete_segment_is_answered_with_complete() {
+fn a_done_about_a_complete_segment_is_answered_once_with_an_empty_report() {
     let mut inn = In::new(&setup(2, 0));
     inn.arrive(ms(0), &[(0, 0), (1, 1)]);
     assert_eq!(inn.reports(ms(0)).len(), 1);
@@ -438,7 +437,7 @@ fn a_pulse_about_datagrams_that_were_never_sent_changes_nothing() {
 }
 
 #[test]
-fn a_finished_sender_sends_nothing_more_after_silence() {
+fn a_message_after_silence_causes_no_event_in_a_finished_sender() {
     let mut out = Out::new(&setup(10, 0));
     out.run();
     out.now = ms(60_000);
@@ -470,7 +469,7 @@ fn a_block_beyond_the_object_counts_as_refused_and_is_not_in_the_pulse() {
 }
 
 #[test]
-fn a_report_does_not_wait_for_the_answer_about_an_earlier_segment() {
+fn a_report_does_not_wait_for_the_report_of_an_earlier_segment() {
     let mut inn = In::new(&setup(8, 4));
     let arrival = |number, segment| Arrival {
         number: PacketNumber(number),

@@ -86,13 +86,13 @@ impl Rows {
         self.rows()[number].name.clone()
     }
 
-    /// Done, silent at its end, and failed are final.
+    /// Has no effect on a source that has ended: done, failed, or silent at its end.
     pub(super) fn set_state(&self, number: usize, state: SourceState) {
         self.rows()[number].set_state(state);
     }
 
-    /// Marks a source that has ended without an error as done; as silent if it did not answer at
-    /// the end.
+    /// Marks a source that has ended without an error: as silent if it was silent at its end,
+    /// otherwise as done.
     pub(super) fn set_done(&self, number: usize) {
         let row = &mut self.rows()[number];
         row.set_state(if row.silent { SourceState::Silent } else { SourceState::Done });
@@ -112,7 +112,8 @@ impl Rows {
         self.rows().iter().any(Row::is_connected)
     }
 
-    /// Returns the number of sources that have failed, were lost, or were never reached.
+    /// Returns the number of sources that have failed, are silent or retrying, or were never
+    /// reached.
     pub(super) fn lost(&self) -> u64 {
         let is_lost = |row: &&Row| match row.state() {
             SourceState::Connecting
@@ -229,7 +230,7 @@ mod tests {
     use crate::progress::Nobody;
 
     #[test]
-    fn sources_add_up_and_each_has_its_share() {
+    fn progress_is_the_sum_of_all_sources_and_each_has_its_share_of_the_rate() {
         let rows = Rows::new(vec!["a".into(), "b".into(), "c".into()]);
         let progress = |bytes, rate| Progress {
             bytes,
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn reported_counts_of_any_size_have_a_sum() {
+    fn sums_of_reported_counts_saturate() {
         let rows = Rows::new(vec!["a".into(), "b".into()]);
         let most = Progress { total_bytes: u64::MAX, sent: u64::MAX, ..Progress::default() };
         (0..2).for_each(|number| rows.set_progress(number, &most));
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_silent_only_while_connected_and_contributes_nothing_otherwise() {
+    fn a_silent_source_that_reconnects_is_shown_as_retrying_with_rate_zero() {
         let rows = Arc::new(Rows::new(vec!["a".into()]));
         let user: Arc<dyn Observer> = Arc::new(Nobody);
         let source_observer = observer(&rows, 0, &user);
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_decisions_about_new_servers_is_subtracted_once() {
+    fn the_time_of_simultaneous_decisions_about_new_servers_is_subtracted_once() {
         let think = Duration::from_millis(200);
         let begun = Instant::now();
         let rows = Arc::new(Rows::new(vec!["a".into(), "b".into()]));
@@ -340,7 +341,7 @@ mod tests {
         });
         let (elapsed, all) = (rows.elapsed(), begun.elapsed());
         assert!(elapsed + think <= all, "{elapsed:?} of {all:?}");
-        assert!(rows.trust_time().total <= all, "the time of two decisions at once counts once");
+        assert!(rows.trust_time().total <= all, "simultaneous decisions count once");
         // After the first data, a decision counts as copy time.
         let before = rows.trust_time().total;
         rows.set_progress(0, &Progress { bytes: 1, ..Progress::default() });

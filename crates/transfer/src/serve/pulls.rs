@@ -55,7 +55,8 @@ impl Default for Pulls {
 }
 
 impl Pulls {
-    /// Waits for the permits of another pull of `peer`, whose list of files is charged to `list`.
+    /// Waits for the permits of another pull by `peer`. The pull's list of files is charged to
+    /// `list`.
     pub(super) async fn enter(&self, peer: PeerId, list: ListCharge) -> Result<Pull, Error> {
         let permits = async { (self.pulls.take(peer).await, self.walks.take(peer).await) };
         let (_permit, walking) = timeout(self.patience, permits).await.map_err(|_| {
@@ -73,7 +74,7 @@ mod tests {
     use longhaul_files::{Place, Source, SourceOptions};
 
     #[tokio::test]
-    async fn a_pull_counts_until_nothing_reads_its_files() {
+    async fn a_pull_keeps_its_permit_until_nothing_reads_its_files() {
         let pulls = Pulls {
             pulls: DiskPermits::limited(PULLS, 1),
             patience: Duration::ZERO,

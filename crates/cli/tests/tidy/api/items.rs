@@ -7,7 +7,7 @@ use super::paths::Module;
 
 pub(super) struct Item {
     pub(super) name: String,
-    /// The item's declaration and public parts, then its implementations.
+    /// The item's attributes, declaration and public parts, then its functions and traits.
     pub(super) lines: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ fn word(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// Those attributes above a line that matter to callers.
+/// The attributes above a line that matter to callers.
 fn attributes(lines: &[&str], at: usize) -> Vec<String> {
     let above = lines[..at].iter().rev().map(|line| line.trim());
     let above = above.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
@@ -122,8 +122,8 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// The public functions and constants and the traits of a type. At a crate's root the other files
-/// are left out: they may have types of the same name.
+/// The public functions and constants of a type, and its traits. For a module directly in `src`,
+/// the other files of `src` are left out: they may have types of the same name.
 fn implemented(module: &Module, name: &str) -> Vec<String> {
     let (mut own, mut traits) = (Vec::new(), Vec::new());
     let below = module.path.trim_end_matches("mod.rs").trim_end_matches(".rs");
@@ -183,7 +183,7 @@ fn functions(lines: &[&str]) -> Vec<String> {
     found
 }
 
-/// The name of the stream that a line of `stream!` makes.
+/// The name of the stream that a line of `stream!` generates.
 fn stream(lines: &[&str], at: usize) -> Option<String> {
     let above = lines[..at].iter().rev().find(|line| !line.trim().starts_with("///"))?;
     let (name, _) = lines[at].trim().split_once(" of ")?;
