@@ -8,8 +8,8 @@ use prost::Message as _;
 /// Maximum number of checked pieces of an answer. The first invalid piece ends the answer.
 const PIECES: u32 = 200;
 
-/// Checks an accepted answer, however it is split into pieces: its list of files is the one in the
-/// pieces and has no holes, and it has at most one value for each chunk of these files.
+/// Checks an accepted answer, however it is split into pieces. Its list of files and its values are
+/// those of the pieces, no chunk lies in a hole, and there is at most one value for each chunk.
 pub fn run(bytes: &[u8]) {
     let (mut answer, mut rest) = (SurveyAnswer::default(), bytes);
     let (mut encoded, mut values) = (Vec::new(), Vec::new());

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_plot_gives_the_same_bytes_with_its_words() {
+    fn a_plot_drawn_twice_gives_the_same_bytes_and_contains_its_labels() {
         let plot = example(Axis::log("payload, MB"), Axis::linear("goodput, Mbit/s"));
         let svg = plot.svg().unwrap();
         assert_eq!(svg, plot.svg().unwrap());

@@ -134,7 +134,7 @@ mod tests {
         }
 
         #[test]
-        fn two_swapped_characters_are_noticed(key: [u8; 32], at in 0usize..55) {
+        fn two_swapped_neighbouring_characters_are_noticed(key: [u8; 32], at in 0usize..55) {
             let mut text = PeerId(key).to_string().into_bytes();
             let at = PREFIX.len() + at;
             prop_assume!(text[at] != text[at + 1]);

@@ -23,7 +23,7 @@ fn grid_case(capacity: u64, rtt: u64) -> String {
 
 pub(super) static FIG2: Experiment = Experiment {
     id: "sabul-fig2",
-    title: "SABUL: share of the capacity over capacity and round-trip time",
+    title: "SABUL: share of the capacity at several capacities and round-trip times",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 2",
     setup: "One SABUL flow runs for 20 s, and begins at a tenth of the path's capacity. The paths \
@@ -126,8 +126,8 @@ pub(super) static FIG5: Experiment = Experiment {
               Amsterdam to Chicago (Table 1, section 6). In the paper the application chose the \
               initial rate, which the text does not give; here it is near the paper's result. The \
               three routes have the same parameters, so the simulated rows are equal. Framing and \
-              headers leave 936 of 1000 Mbit/s for the object. The paper's 903 to 907 are 96 to \
-              97 % of that, and longhaul has {100 * [first route] / 936} %. \
+              headers leave 936 of 1000 Mbit/s for the object. The paper's 903 to 907 Mbit/s are \
+              96 to 97 % of 936, and longhaul has {100 * [first route] / 936} %. \
               [striping](striping.md) fetches one object over three routes, with real sockets.",
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of the 936 Mbit/s that \
               the route carries. SABUL does not stay at this limit although it starts near it: it \

@@ -98,8 +98,8 @@ impl Extra {
         }
         let is_glob = |filter: &Filter| matches!(filter, Filter::Include(_) | Filter::Exclude(_));
         if !delete.filters.iter().all(is_glob) {
-            // The destination's copy of a file that exceeds the size limit at the source would be
-            // removed.
+            // A size limit leaves a file out of the manifest, so deletion would remove the file at
+            // the destination.
             return refuse("deletion does not work with size limits and lists of files");
         }
         if !place.says_folder()
@@ -145,8 +145,9 @@ impl Extra {
     }
 }
 
-/// Waits until the clock that dates changes is later than `begun`, so that what another copy
-/// finishes later has a later change time. Returns whether it is within `most` milliseconds.
+/// Waits until the clock that dates changes is later than `begun`. A file that another copy
+/// finishes afterwards then has a later change time. Returns false if the clock is not later than
+/// `begun` after `most` milliseconds.
 fn pass_tick(file: &dyn File, begun: FileTime, most: u64) -> io::Result<bool> {
     for length in 1..=most {
         // No event reports a tick of this clock; only a change of a file shows the time.
@@ -556,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_copy_finishes_after_the_start_has_a_later_change_time() {
+    fn a_file_that_another_copy_finishes_after_the_start_has_a_later_change_time() {
         let top = tempfile::tempdir().unwrap();
         let place = Place::Ambient(top.path().to_owned());
         let delete = Some(Delete::default());
@@ -572,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_has_passed_only_when_the_clock_is_later() {
+    fn a_tick_has_passed_only_if_the_clock_is_later_than_the_start_of_the_copy() {
         let disk = crate::store::memory::Disk::new(1);
         disk.stop_clock();
         let file = disk.root().create(b"x", 0o600).unwrap();
@@ -584,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_not_deleted_where_the_clock_stands_still() {
+    fn a_copy_with_deletion_is_refused_if_the_clock_of_the_destination_stands_still() {
         let disk = crate::store::memory::Disk::new(1);
         disk.stop_clock();
         let root = crate::store::buffers::Store(disk.root());
@@ -597,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_of_a_copy_counts_the_sleep_of_the_host_and_no_clock_that_was_set_back() {
+    fn the_age_of_a_copy_includes_the_sleep_of_the_host_and_ignores_a_clock_that_was_set_back() {
         let hour = Duration::from_secs(3600);
         let new = Age::new(hour);
         assert!((hour..hour * 2).contains(&new.get()));
@@ -609,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_another_kind_than_the_source_s_stays_with_its_content() {
+    fn an_entry_that_is_of_another_kind_at_the_source_stays_with_its_content() {
         let top = tempfile::tempdir().unwrap();
         for folder in ["c", "c/kept", "d"] {
             std::fs::create_dir(top.path().join(folder)).unwrap();
@@ -629,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_deleted_stays_with_the_reason() {
+    fn a_name_that_cannot_be_deleted_is_not_counted_and_becomes_a_failure_with_the_reason() {
         let top = tempfile::tempdir().unwrap();
         std::fs::create_dir(top.path().join("x")).unwrap();
         let place = Place::Ambient(top.path().to_owned());
@@ -644,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_is_refused_by_other_filters_and_at_a_link() {
+    fn deletion_is_refused_with_filters_other_than_globs_at_a_link_and_for_a_named_folder() {
         let top = tempfile::tempdir().unwrap();
         std::fs::create_dir(top.path().join("d")).unwrap();
         std::os::unix::fs::symlink("d", top.path().join("l")).unwrap();

@@ -269,7 +269,7 @@ impl Segment {
         self.listed * more
     }
 
-    /// The segment's next step. All blocks before `sent_to` have been sent, or need not be.
+    /// The segment's next step. All blocks before `sent_to` have been sent, or need not be sent.
     /// `rest_skipped(n)` says whether the receiver has block n and all later blocks; `blocked` says
     /// that no first send is allowed.
     pub(super) fn next(
@@ -358,7 +358,7 @@ mod tests {
     use crate::units::Bytes;
 
     #[test]
-    fn a_done_for_the_segment_replaces_only_a_partial_one_without_any_answer() {
+    fn a_done_for_the_whole_segment_replaces_only_a_partial_done_that_has_no_answer() {
         for (sent_to, answered, next) in
             [(5, 0, Next::Ask), (5, 1, Next::Wait), (10, 0, Next::Wait), (10, 1, Next::Wait)]
         {

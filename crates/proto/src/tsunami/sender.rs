@@ -40,8 +40,8 @@ pub struct TsunamiSender {
     requests: SeenNumbers,
     rates: SeenNumbers,
     /// When a report (an error rate, a loss report or an acknowledgement, but not a pulse) last
-    /// arrived, or the absence of reports was last counted. Before both, the departure of the first
-    /// datagram, if it has left.
+    /// arrived, or the absence of reports was last counted. Until then, when the first datagram
+    /// left; `None` before its departure.
     reported: Option<Time>,
     interval: Span,
     /// Timer that resends the last block.

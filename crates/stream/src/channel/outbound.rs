@@ -116,7 +116,8 @@ impl Outbound {
             }
             head.splice(0..0, departure.encode());
         }
-        // The room may drop the message meanwhile, and with it the room's charge.
+        // While the message is sent, the room may drop it and the room's charge for it. The memory
+        // is then still in use.
         if !self.charge(message.cost()) {
             return Sending::Failed;
         }
@@ -241,14 +242,15 @@ mod tests {
                 sent = out.send(path, &message) => assert_eq!(sent, Sending::Left),
                 () = others => {}
             }
-            // A turn ends after 64 datagrams, with the batch of up to 44.
+            // A turn ends with the batch that brings it to 64 datagrams. A batch has at most 44, so
+            // a turn has less than 64 + 44 = 108.
             let datagrams = out.take_sent() / 1_400;
             assert!(datagrams > 700 && turns >= datagrams / 108, "{turns} for {datagrams}");
         }
     }
 
     #[tokio::test]
-    async fn a_message_without_memory_is_not_sent() {
+    async fn a_message_for_which_there_is_no_memory_is_not_sent() {
         let (out, path, _far) = outbound(Code::None);
         let mut out = out.with_charge(Box::new(NoMemory));
         assert_eq!(out.send(path, &message(9)).await, Sending::Failed);

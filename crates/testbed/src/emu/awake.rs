@@ -71,7 +71,7 @@ impl Drop for Awake {
 
 impl Shared {
     /// Keeps a processor busy while `roused` is set. Returns when `ended` is set, or at once
-    /// without the lowest priority.
+    /// if the thread cannot get the lowest priority.
     fn take(&self) {
         if sys::run_last().is_err() {
             return;
@@ -107,8 +107,8 @@ impl Rouser {
         }
     }
 
-    /// Notes that no packet is in flight at `now`. Returns when to call again; `None` once the
-    /// threads sleep.
+    /// Notes that no packet is in flight at `now`. Returns the time until the next call; `None` if
+    /// the threads may sleep.
     pub(super) fn quiet(&mut self, now: Time) -> Option<Span> {
         let left = self.until?.since(now);
         if left > Span::ZERO {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_end_with_their_owner_resting_or_not() {
+    fn sleeping_and_running_threads_end_when_their_owner_is_dropped() {
         for roused in [false, true] {
             let awake = Awake::keep();
             let watched = Arc::downgrade(&awake.shared);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_take_a_processor_only_while_packets_are_on_their_way_or_were_lately() {
+    fn the_threads_run_only_while_packets_are_in_flight_and_for_a_second_afterwards() {
         let awake = Awake::keep();
         let mut rouser = awake.rouser();
         let all_rest = || awake.shared.resting.load(Ordering::Acquire) == awake.threads.len();
@@ -163,7 +163,7 @@ mod tests {
         let half = Time::ZERO + LINGER / 2;
         assert_eq!(rouser.quiet(half), Some(LINGER / 2), "another packet may follow");
         rouser.rouse(half);
-        assert_eq!(rouser.quiet(Time::ZERO + LINGER), Some(LINGER / 2), "one did");
+        assert_eq!(rouser.quiet(Time::ZERO + LINGER), Some(LINGER / 2), "another packet followed");
         assert_eq!(rouser.quiet(half + LINGER), None);
         until("they rest again", all_rest);
         let taken = awake.taken();

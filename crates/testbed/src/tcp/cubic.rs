@@ -1,21 +1,21 @@
 //! CUBIC's congestion avoidance (RFC 9438) as Linux has it. Windows are in segments.
 //!
 //! Linux computes how many segments must arrive for each increment of the window, as a whole
-//! number. While the window does not change, Linux updates this number at most every 32 ms, and the
-//! curve at most once per clock tick. If round trips are much shorter, the window therefore stays
-//! constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 %
-//! loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
+//! number. While the window does not change, Linux updates this number at most every 32 ms. Linux
+//! evaluates the curve at most once per clock tick. If round trips are much shorter than 32 ms, the
+//! window therefore stays constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`,
+//! `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 
-/// RFC 9438, 4.6: the share of the window after a loss, in 1024ths.
+/// RFC 9438, 4.6: the share of the window that remains after a loss, in 1024ths.
 const BETA: u32 = 717;
 const PARTS: u32 = 1_024;
-/// RFC 9438, 5: how steep the curve is, in segments a second cubed.
+/// RFC 9438, 5: how steep the curve is, in segments/s³.
 const C: f64 = 0.4;
 /// Arrivals, in eighths of the window, per increment of the estimate of Reno's window: RFC 9438,
-/// 4.3, (1 + β) / (3 (1 − β)). The RFC ends this factor once the estimate has reached the window
-/// before the loss; Linux does not.
+/// 4.3, (1 + β) / (3 (1 − β)). The RFC drops this factor when the estimate reaches the window
+/// before the loss; Linux keeps it.
 const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
 /// Linux's clock tick, at 250 Hz.
 const TICK: Span = Span::from_millis(4);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn after_k_seconds_the_window_is_restored() {
+    fn k_seconds_after_a_loss_the_window_has_its_size_before_the_loss_again() {
         let (mut follower, rtt) = (Follower::after_loss(1_000), Span::from_millis(100));
         assert_eq!(follower.window, 700);
         // K = ∛(1000 × 0.3 / 0.4) = 9.086 s; one acknowledgement a millisecond.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_grows_as_reno_does_at_tens_of_milliseconds() {
+    fn at_a_round_trip_of_40_ms_a_window_of_20_segments_grows_as_reno_s_does() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
         // One window of acknowledgements per round trip adds 3 (1 − β) / (1 + β) = 0.53 segments.
         for round in 0..20 {
@@ -189,15 +189,16 @@ mod tests {
             }
             windows.push(follower.window);
         }
-        // After the loss the window is 14. Until the next clock tick (4 ms) the curve is one
-        // segment above it, so the window grows by one segment in each round trip (1 ms).
+        // After the loss the window is 14 and the target 15, so each increment takes 14 arrivals.
+        // This number stays until the next clock tick (4 ms), so the window grows by one segment
+        // in each round trip (1 ms).
         assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
         assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
         assert!(windows[59] > 30, "{windows:?}");
     }
 
     #[test]
-    fn a_second_loss_below_the_first_lowers_the_origin() {
+    fn a_loss_at_a_smaller_window_than_the_loss_before_lowers_the_curve_s_origin() {
         let mut cubic = Cubic::default();
         cubic.on_loss(100);
         // The window falls to 0.7 * 80, the curve's origin to 0.85 * 80.

@@ -48,7 +48,7 @@ mod tests {
     const MEMORY: Bytes = Bytes::new(32 << 20);
 
     #[test]
-    fn a_writer_that_is_behind_is_measured_and_one_that_waits_is_not() {
+    fn the_rate_of_a_writer_is_reported_while_it_is_behind_but_not_while_it_waits_for_data() {
         let mut drain = Drain::default();
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let mut look = |millis: u64, drained: u64, waiting: u64| {
@@ -61,9 +61,9 @@ mod tests {
         // The writer writes 10 MB a second, and the memory is nearly full.
         let reported: Vec<_> =
             (0..10).map(|n| look(5_000 + n * 100, 490_000_000 + n * 1_000_000, 30 << 20)).collect();
-        assert_eq!(reported[0], None, "measured while the writer waited");
+        assert_eq!(reported[0], None, "the writer has not been behind for a whole window");
         assert_eq!(reported[9], Some(Rate::from_mbps(80)));
-        assert_eq!(look(6_000, 500_000_000, 1 << 20), None, "it has caught up");
+        assert_eq!(look(6_000, 500_000_000, 1 << 20), None, "the writer has caught up");
         // A pause of the sender does not count as time in which the writer was slow.
         assert_eq!(look(16_000, 501_000_000, 30 << 20), None);
         assert_eq!(look(16_500, 541_000_000, 30 << 20), Some(Rate::from_mbps(640)));
