@@ -29,8 +29,8 @@ enum Form {
     Dav,
 }
 
-/// Returns the format of a listing for GET: JSON if `Accept` names JSON and not HTML before it,
-/// otherwise a page.
+/// Returns the format of a listing for GET: JSON if `Accept` names JSON, and does not name HTML
+/// before JSON; otherwise a page.
 fn wanted(headers: &HeaderMap) -> Form {
     let accepted = condition::text(headers, header::ACCEPT).unwrap_or_default();
     match (accepted.find("application/json"), accepted.find("text/html")) {
@@ -233,7 +233,7 @@ fn row(out: &mut String, named: &Named) {
     };
     let (href, name) = (url::encode(&named.name), escape(&named.name));
     let time = at(named.modified.seconds).map(httpdate::fmt_http_date).unwrap_or_default();
-    // With `./` in front, a name with a colon is not read as a scheme.
+    // With `./` in front, every name is read as a relative path.
     let _ = writeln!(
         out,
         "<tr><td><a href=\"./{href}{slash}\">{name}{slash}</a></td>\

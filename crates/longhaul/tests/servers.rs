@@ -61,7 +61,7 @@ async fn a_client_learns_of_the_shutdown_and_resumes_at_the_next_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_shuts_down_lets_a_transfer_end() {
+async fn a_server_that_shuts_down_lets_a_running_transfer_finish() {
     let rig = Rig::new();
     fs::write(rig.there("x"), noise(8 << 20)).expect("a new file");
     let mut server = rig.server().start().await.expect("it listens");
@@ -70,7 +70,7 @@ async fn a_server_that_shuts_down_lets_a_transfer_end() {
     let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
     while !matches!(events.next().await, Some(ServerEvent::Asked(_))) {}
     server.shutdown(Duration::from_secs(60)).await;
-    copy.finish().await.expect("its transfer may end");
+    copy.finish().await.expect("the server lets the transfer finish");
     let ended = loop {
         let event = events.next().await.expect("the end is an event");
         if let ServerEvent::Ended { error, .. } = event {

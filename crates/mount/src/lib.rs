@@ -140,8 +140,8 @@ impl Mount {
         }
     }
 
-    /// Unmounts the folder. Returns whether files were open at that time; an ordinary user always
-    /// gets `false`. Reads of open files then fail.
+    /// Unmounts the folder; later reads of open files fail. Returns whether files were open. An
+    /// ordinary user always gets `false`, because `fusermount3` does not report open files.
     ///
     /// # Errors
     /// The system refuses.

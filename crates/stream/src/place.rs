@@ -61,7 +61,7 @@ pub(crate) struct Listener {
     /// The session's validated address; datagrams go nowhere else.
     peer: IpAddr,
     place: Arc<Place>,
-    /// The number after the newest control datagram's.
+    /// The number of the newest control datagram, plus one.
     next: u64,
 }
 
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_announcement_changes_neither_the_address_nor_the_epoch() {
+    fn a_late_control_datagram_changes_neither_the_address_nor_the_epoch() {
         let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 0, FlowId(1));
         let mut sealer = keys().receiving_end().reports;
         let place = Arc::<Place>::default();

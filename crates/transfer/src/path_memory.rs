@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_keeps_the_newest_thousand_paths() {
+    fn only_the_newest_thousand_paths_of_a_file_are_used() {
         // One entry per second, the newest last: the first hundred are dropped.
         let lines: String = (0..1_100u64)
             .map(|n| entry(&format!("10.{}.{}.0/24", n / 256, n % 256), NOW + n).line())

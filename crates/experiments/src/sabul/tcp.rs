@@ -36,7 +36,7 @@ fn case(window: &str, loss: &str) -> String {
     format!("{window}, {loss}")
 }
 
-/// The two flows that share a host: name, the scenario's name, Mbit/s published.
+/// The two flows that share a host: name, the flow's name in the scenario, Mbit/s published.
 const PUBLISHED_PAIR: [(&str, &str, f64); 2] =
     [("from 0.4 ms away", "local", 890.0), ("from 110 ms away", "far", 3.5)];
 

@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_equal_size_and_time_are_equal_even_if_times_are_whole_seconds() {
+    fn files_of_equal_size_and_time_are_equal_even_if_the_destination_has_whole_seconds() {
         let folder = MemoryFolder::new(10);
         folder.put(OsStr::new("x"), b"1234567".to_vec());
         let time = |seconds, nanos| FileTime { seconds, nanos };
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_copy_with_patience_that_was_not_cancelled_waits_for_another_copy() {
+    fn only_a_copy_that_has_patience_and_was_not_cancelled_waits_for_another_copy() {
         let top = tempfile::tempdir().unwrap();
         let place = crate::Place::Ambient(top.path().join("x"));
         let manifest = Arc::new(Manifest::of_file(b"x", 1, FileTime::default(), 0).unwrap());
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_below_a_folder_at_any_depth_and_others_are_not() {
+    fn an_entry_is_below_a_folder_if_its_parent_has_the_same_or_a_higher_number() {
         let file = |path: &str| {
             let kind = Kind::file(1);
             Listed { path: path.as_bytes().into(), kind, mode: 0, modified: FileTime::default() }

@@ -33,7 +33,7 @@ pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), 
 
 fn check_room(room: Room, path: &Path, need: Need) -> Result<(), Error> {
     let free = room.free;
-    // Add half a block per file, because the last block is partly empty.
+    // Add half a block per file: on average, half of a file's last block is empty.
     let bytes = need.bytes.saturating_add(need.files.saturating_mul(room.block / 2));
     if bytes > free {
         let missing = bytes - free;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_byte_of_room_is_enough_and_one_more_is_missing() {
+    fn a_copy_may_need_all_of_the_free_space_and_one_byte_more_is_refused() {
         assert_eq!(why(1_000_000, 1_000_000), None);
         let reported = why(1_000_000, 3_000_000).expect("there is too little");
         let expected = "not enough space at there: 3.00 MB needed, 1.00 MB free, 2.00 MB missing";
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_and_a_used_quota_end_a_copy_and_nothing_else_does() {
+    fn a_full_disk_and_an_exceeded_quota_count_as_full_and_other_errors_do_not() {
         assert!(is_full(&Errno::NOSPC.into()) && is_full(&Errno::DQUOT.into()));
         assert!(!is_full(&Errno::IO.into()) && !is_full(&Errno::FBIG.into()));
     }

@@ -56,7 +56,7 @@ fn a_dry_run_creates_no_file_to_read_the_time_of_the_disk() {
 }
 
 #[test]
-fn excluded_files_and_other_copies_leftovers_are_kept_with_their_folder() {
+fn excluded_files_and_partial_files_of_other_copies_are_kept_with_their_folders() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     write(ends.from.join("b.tmp"), b"not copied");
@@ -70,7 +70,7 @@ fn excluded_files_and_other_copies_leftovers_are_kept_with_their_folder() {
 }
 
 #[test]
-fn a_source_without_files_and_more_names_than_the_limit_are_refused_before_any_change() {
+fn a_source_without_files_and_too_many_names_to_delete_are_refused_before_any_change() {
     let ends = ends();
     std::fs::create_dir(ends.from.join("empty")).unwrap();
     write(ends.to.join("x"), b"x");
@@ -97,8 +97,8 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
     copy.sink.fail_entry(1, "it cannot be read");
     let outcome = copy.run().unwrap();
     assert!(outcome.kept_extra && outcome.deleted == 0);
-    // The source's list lacks the content of a folder that the source could not read, so that
-    // content must stay.
+    // If the source cannot read a folder, its list lacks the folder's content. The destination must
+    // keep this content.
     let mut copy = open().unwrap();
     copy.sink.source_is_incomplete();
     assert!(copy.run().unwrap().kept_extra);

@@ -9,8 +9,8 @@
 //! > The latest implementation … keep[s] the delay between blocks/packets between an upper and
 //! > lower limit.
 //!
-//! This text is from the study ("Faster bulk transfer starring: UDP"). The study gives neither the
-//! step nor the limits of the IPD; they are settings here.
+//! This text is from Oak Ridge's study ("Faster bulk transfer starring: UDP"). The study gives
+//! neither the step nor the limits of the IPD; they are settings here.
 
 use super::rate::{LossAverage, RateControl};
 use super::{DELAY_STEP, FIRST_DELAY, LONGEST_DELAY, LOSS_THRESHOLD, SHORTEST_DELAY};

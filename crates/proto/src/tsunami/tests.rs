@@ -42,7 +42,7 @@ fn micros(delay: &Delay) -> f64 {
 }
 
 #[test]
-fn the_delay_starts_at_three_times_the_targets_and_falls_by_sixths_as_in_the_public_tool() {
+fn the_delay_falls_by_sixths_from_three_times_the_target_delay_as_in_the_public_tool() {
     let mut delay = delay(0.075);
     let mut delays = Vec::new();
     for _ in 0..8 {
@@ -126,8 +126,8 @@ fn requested_blocks_are_sent_first_and_once_per_round_trip() {
 fn the_last_block_is_resent_a_few_times_not_thousands() {
     let mut out = Out::new(&setup(100));
     assert_eq!(out.run_for(90).len(), 100);
-    // Without answers only the last block is repeated, with growing waits, until the flow is
-    // silent.
+    // Without answers only the last block is repeated, with growing waits, until the circuit
+    // breaker stops the flow.
     let again = out.run_for(60_000);
     assert!(again.iter().all(|index| *index == 99));
     assert!((2..=4).contains(&again.len()), "{again:?}");
@@ -140,7 +140,7 @@ fn the_last_block_is_resent_a_few_times_not_thousands() {
 }
 
 #[test]
-fn an_acknowledgement_delays_the_last_blocks_repeat() {
+fn an_acknowledgement_delays_the_repeat_of_the_last_block() {
     let repeats = |acknowledged: Option<u64>| {
         let mut out = Out::new(&setup(100));
         out.run_for(200);
@@ -156,8 +156,8 @@ fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);
     assert!(out.run_for(2_000).is_empty());
-    // Without an acknowledgement the sender repeats only the last block. This block shows the
-    // receiver which blocks it lacks.
+    // Without an acknowledgement the sender repeats only the last block that it sent. This block
+    // shows the receiver which blocks are missing.
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     out.run_for(400);
     assert_eq!(out.run_for(500), [49]);
@@ -176,7 +176,7 @@ fn a_sender_that_has_blocks_to_resend_is_not_blocked_by_the_grant() {
 }
 
 #[test]
-fn a_restart_resends_missing_blocks_and_then_continues() {
+fn a_restart_resends_all_blocks_from_its_number_on_and_then_sends_new_ones() {
     let mut out = Out::new(&setup(10_000));
     let sent = out.run_for(300).len() as u32;
     out.ack(100);
@@ -219,11 +219,12 @@ fn without_a_rate_the_target_follows_the_measured_rate() {
     let train = Some(Train { first: PacketNumber(0), bytes, span, steps: 31 });
     let pulse = Pulse { sequence: 1, highest: 32, received: 32, train, ..Pulse::default() };
     out.hear(&Control::Pulse(pulse));
-    // 90 % of 825.6 Mbit/s immediately: the estimate converges from below.
+    // The train shows 825.6 Mbit/s. The sender immediately takes 90 % of this rate, and leaves the
+    // rest to other flows.
     let shown = out.sender.rate();
     assert_eq!(shown, Rate::from_bps(743_040_000));
-    // The train misled the sender: a tenth of the datagrams arrives, and the target falls to that
-    // rate.
+    // The train misled the sender: at most 450 datagrams arrive in 50 ms (74 Mbit/s). The target
+    // falls to about this rate.
     let (mut clock, mut received) = (Span::ZERO, 32);
     for sequence in 2..60 {
         let from = out.sent.len() as u64;
@@ -379,7 +380,7 @@ fn a_receiver_without_arrivals_sends_requests_on_its_own() {
 }
 
 #[test]
-fn after_the_last_block_missing_blocks_are_requested_after_a_grace() {
+fn missing_blocks_are_requested_when_the_grace_after_the_last_block_is_over() {
     let mut inn = In::new(&setup(100));
     inn.arrive(ms(0), (0..50).chain(53..100));
     assert_eq!(inn.asked(ms(24)), []);
@@ -394,7 +395,7 @@ fn after_the_last_block_missing_blocks_are_requested_after_a_grace() {
 }
 
 #[test]
-fn during_a_restart_only_blocks_that_it_lost_again_are_requested() {
+fn during_a_restart_only_blocks_that_were_lost_again_are_requested() {
     let mut inn = In::new(&Setup { settings: set("table", 100.0), ..setup(10_000) });
     inn.arrive(ms(300), (0..50).chain(200..399));
     inn.arrive(ms(352), [399]);

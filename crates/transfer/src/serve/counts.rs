@@ -10,7 +10,7 @@ use crate::session::PeerId;
 #[derive(Clone, Default)]
 pub(super) struct Counts(Rc<RefCell<HashMap<PeerId, usize>>>);
 
-/// Counts until dropped.
+/// A request or open file in the counts. Dropping this value removes it from the counts.
 pub(super) struct Counted {
     counts: Counts,
     peer: PeerId,

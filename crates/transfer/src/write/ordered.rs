@@ -1,8 +1,9 @@
 //! A file written in order, to a writer that cannot seek, such as standard output.
 //!
 //! Each chunk is verified before any of it is written. A chunk that arrives before an earlier one
-//! waits in separate memory, up to a limit. Further early chunks keep their granted memory, so the
-//! sender pauses. The next attempt treats the written chunks as existing, and starts after them.
+//! waits in separate memory, up to a limit. Further early chunks stay in the memory that the sender
+//! was granted. When they fill this memory, the sender pauses. The next attempt treats the written
+//! chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) struct Ordered {
     pub(crate) output: Output,
     /// The entries (files, folders, links) that the list of files may have.
     pub(crate) asked: Arc<Asked>,
-    /// Maximum size of the copies of early chunks, which need memory beyond the granted memory.
+    /// Maximum total size of the copies of early chunks. Copies use no granted memory.
     pub(crate) room: u64,
 }
 
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_any_order_are_written_in_order_and_the_next_attempt_continues_after_them() {
+    fn chunks_that_arrive_in_any_order_are_written_in_order_and_a_new_attempt_continues() {
         let written = Written::default();
         let output = Output::new(written.clone());
         // Room for one early chunk; another early chunk keeps its granted memory.

@@ -114,7 +114,7 @@ pub fn address(group: &Group) -> Result<SocketAddr, Error> {
 pub(super) struct Described {
     pub(super) address: GroupAddress,
     pub(super) hops: u8,
-    /// The epoch. For a sender, the flow and the key are its own.
+    /// The epoch. In a description for a sender, `flow` and `key` are those of this sender's flow.
     pub(super) epoch: Epoch,
 }
 
@@ -139,7 +139,7 @@ impl Described {
         Ok(Described { address, hops, epoch })
     }
 
-    /// Returns the key of a sender's flow.
+    /// Returns the key of this sender's flow. Call it only if the description is for a sender.
     pub(super) fn of_sender(&self) -> FlowKey {
         let Epoch { number: epoch, suite, flow, key } = self.epoch;
         FlowKey { epoch, flow, suite, key }
