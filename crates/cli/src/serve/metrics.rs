@@ -62,7 +62,7 @@ fn totals(text: &mut Text, status: &ServerStatus) {
     let float = |count: u64| count as f64;
     text.family(
         (Kind::Counter, "longhaul_requests_ended", ""),
-        "Requests of all services that have ended.",
+        "Ended requests of all services.",
         [
             ("result=\"done\"", float(all.done)),
             ("result=\"partial\"", float(all.partial)),

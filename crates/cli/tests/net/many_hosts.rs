@@ -39,7 +39,7 @@ fn files_of_ssh_hosts_and_servers_arrive_in_one_folder() {
 }
 
 #[test]
-fn replicas_on_an_ssh_host_and_on_servers_survive_the_death_of_a_server() {
+fn a_copy_of_replicas_on_an_ssh_host_and_servers_survives_the_death_of_a_server() {
     let ssh = need!(Ssh::new());
     let content = bytes(16_000_000, 22);
     write(&ssh.path("there/source"), &content);

@@ -19,7 +19,7 @@ fn returns(text: &str) -> Vec<usize> {
 }
 
 #[test]
-fn a_test_ends_early_only_by_need_which_prints_the_reason() {
+fn a_test_returns_early_only_through_the_need_macro_which_prints_the_reason() {
     let mut found = Vec::new();
     for file in sources() {
         found.extend(returns(&file.text).iter().map(|line| format!("{}:{line}", file.path)));

@@ -19,7 +19,7 @@ use crate::place::{Place, file_error};
 use crate::store::{self, OpenFile, unless_refused};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
-/// Number of chunks, counted from the first missing one, that may arrive.
+/// Number of chunks that may arrive, counted from the first missing chunk.
 const AHEAD: u64 = 16 << 10;
 
 /// A growing file under a temporary name.
@@ -88,7 +88,7 @@ impl PipeFile {
     pub fn write(&mut self, chunk: u64, content: &[u8]) -> Result<(), Error> {
         let is_ahead = chunk.saturating_sub(self.root.chunks()) >= AHEAD;
         if is_ahead || content.is_empty() || content.len() as u64 > CHUNK {
-            let what = "a part of the pipe does not follow the earlier parts";
+            let what = "a part of the pipe is empty, too long or too far ahead";
             return Err(Error::new(FileErrorKind::Request, what));
         }
         if self.root.has(chunk) {
@@ -189,7 +189,7 @@ mod tests {
     const FULL: usize = CHUNK as usize;
 
     #[test]
-    fn the_digest_of_a_chunk_covers_the_first_bytes_that_arrived() {
+    fn a_repeated_chunk_changes_neither_the_file_nor_its_digest() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
         file.write(0, &[1; FULL]).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_goes_into_no_folder_and_takes_the_place_of_no_device() {
+    fn a_pipe_overwrites_no_folder_no_special_file_and_no_running_copy() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| Place::Ambient(folder.path().join(name));
         fs::create_dir(folder.path().join("d")).unwrap();

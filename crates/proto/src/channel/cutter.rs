@@ -95,7 +95,7 @@ pub struct Datagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-/// The part of a message that has not been split into datagrams yet ([`Cutter::next`]).
+/// The rest of a message, not yet split into datagrams ([`Cutter::next`]).
 #[derive(Debug)]
 pub struct Cutting<'a> {
     number: u64,
@@ -173,8 +173,8 @@ impl Cutter {
         Ok(())
     }
 
-    /// Begins a message, of which [`Cutter::next`] returns one datagram at a time. The message is
-    /// the two slices together.
+    /// Begins a message, the two slices together. Each call of [`Cutter::next`] then appends the
+    /// next of its datagrams.
     ///
     /// # Errors
     /// The message has too many parts.
@@ -186,7 +186,7 @@ impl Cutter {
     }
 
     /// Appends the next datagram of a message to `out`, and the repairs of the group that the
-    /// datagram completes. Returns whether there was one.
+    /// datagram completes. Returns `false` if the message has no more datagrams.
     pub fn next(&mut self, now: Time, cutting: &mut Cutting<'_>, out: &mut Vec<Datagram>) -> bool {
         let Cutting { number, part, parts, rest } = cutting;
         if part == parts {

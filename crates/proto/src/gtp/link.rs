@@ -50,8 +50,8 @@ impl Link {
         self.limit = limit;
     }
 
-    /// The upper limit of the link's found capacity: the card's speed, or, if lower, the capacity at
-    /// which `receive-share` and the part of other traffic leave us the user's limit.
+    /// The upper limit of the link's found capacity: the card's speed or, if lower, the capacity at
+    /// which C_r reaches the user's limit.
     fn most(&self, capacity: &Capacity) -> f64 {
         let for_limit = (self.limit / capacity.found().1).max(self.limit + self.left());
         self.card.min(for_limit)

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_target_replaces_a_waiting_one_without_delay() {
+    fn a_newer_target_replaces_a_waiting_target_at_the_earlier_of_both_times() {
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let mut pending = Pending::default();
         assert_eq!(pending.due(), Time::NEVER);

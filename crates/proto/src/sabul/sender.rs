@@ -342,7 +342,7 @@ mod tests {
     use crate::units::Bytes;
 
     #[test]
-    fn a_whole_interval_follows_one_that_ends_now_and_missed_intervals_are_skipped() {
+    fn the_next_interval_begins_at_the_last_end_or_now_if_a_whole_interval_was_missed() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let mut sender = SabulSender::new(&Setup::new(FlowId(7), layout, Span::from_millis(100)));
         let ms = |ms| Time::ZERO + Span::from_millis(ms);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_begins_with_its_first_datagram_and_counts_all() {
+    fn the_first_interval_begins_with_the_first_datagram_and_counts_all_datagrams() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let mut sender = SabulSender::new(&Setup::new(FlowId(7), layout, Span::from_millis(100)));
         let ms = |ms| Time::ZERO + Span::from_millis(ms);

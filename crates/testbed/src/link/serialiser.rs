@@ -80,7 +80,7 @@ impl Serialiser {
         Some(self.free_at)
     }
 
-    /// The transmission time of `wire` bytes, with fractions.
+    /// The transmission time of `wire` bytes in whole nanoseconds; `fraction` keeps the rest.
     fn takes(&mut self, wire: Bytes, rate: Rate) -> Span {
         let bps = rate.as_bps();
         let work = u128::from(wire.get()) * 8_000_000_000 + u128::from(self.fraction);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_zero_takes_nothing() {
+    fn a_link_with_a_rate_of_zero_accepts_no_packet() {
         let mut wire = Serialiser::default();
         assert_eq!(wire.accept(Time::ZERO, Bytes::new(1), Some(Rate::ZERO), Bytes::MAX), None);
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn the_queue_is_counted_in_bytes_at_any_rate() {
         let (mut wire, packet) = (Serialiser::default(), Bytes::new(1_000));
-        // 8 µs at 1 Gbit/s, then 80 µs at 100 Mbit/s, then one without serialisation.
+        // One packet takes 8 µs at 1 Gbit/s, one 80 µs at 100 Mbit/s, and one needs no time.
         for rate in [Some(GIGABIT), Some(Rate::from_mbps(100)), None] {
             wire.accept(Time::ZERO, packet, rate, Bytes::MAX).unwrap();
         }

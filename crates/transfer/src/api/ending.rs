@@ -23,7 +23,7 @@ impl Ending {
     pub(super) async fn wait<T>(self, done: Option<oneshot::Receiver<T>>) {
         self.cancel();
         if let Some(done) = done {
-            // If the stream ended earlier, its last event was the reason.
+            // The result is ignored: only `next` reports why a stream or channel ended by itself.
             let _ = done.await;
         }
     }

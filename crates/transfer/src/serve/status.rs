@@ -35,7 +35,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Logs the refusals that were held back, and drops the rooms whose time is over.
+    /// Logs the number of suppressed refusals, and drops the rooms that were idle for too long.
     pub(super) fn tidy(&self) {
         self.server.refusals.flush();
         self.channels.expire();

@@ -105,7 +105,7 @@ fn an_absurd_access_rate_harms_only_its_own_flow() {
 }
 
 #[test]
-fn a_sender_in_reverse_order_finishes_and_harms_no_flow() {
+fn a_sender_that_reverses_the_order_of_its_blocks_harms_no_flow() {
     let mut star = three();
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Backwards);
     star.run(ms(3000));
@@ -136,7 +136,7 @@ fn a_sender_that_was_frozen_regains_its_share() {
 }
 
 #[test]
-fn a_lossy_path_harms_only_its_own_flow_until_its_own_loss_is_known() {
+fn a_lossy_path_slows_no_other_flow_and_hardly_its_own_if_its_loss_is_tolerated_or_known() {
     for (own, tolerated, least) in [(0.0, 0.0, 0.4), (0.0, 0.05, 25.0), (1.0, 0.0, 25.0)] {
         let given = [("receive-rate", 96e6), ("tolerated-loss", tolerated), ("own-loss", own)];
         let given = settings(&given);

@@ -23,7 +23,7 @@ fn given(mbps: u64) -> Star {
 }
 
 #[test]
-fn flows_with_unlike_round_trips_share_evenly_at_each_join() {
+fn flows_with_different_round_trips_share_evenly_after_each_join() {
     // Figure 7, at a fifth of its rate.
     let mut star = given(200);
     let mut flows = 0;
@@ -39,7 +39,7 @@ fn flows_with_unlike_round_trips_share_evenly_at_each_join() {
 }
 
 #[test]
-fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
+fn the_other_flow_gets_the_capacity_that_a_limited_sender_cannot_use() {
     // Figure 9 at a tenth of its rate: a sender's limit of 20, then of 30 Mbit/s, on a link of 100.
     for limit in [20, 30] {
         let mut star = given(100);
@@ -68,7 +68,7 @@ fn a_reported_card_speed_limits_its_sender_and_the_others_get_the_rest() {
 }
 
 #[test]
-fn least_rates_above_the_capacity_overrun_no_link() {
+fn minimum_rates_that_add_up_to_more_than_the_capacity_cause_little_loss() {
     let mut star = Star::new(10, settings(&[("receive-rate", 9.8e6), (EARLY.name, 0.0)]));
     for flow in 0..50 {
         star.join(flow, 10 + 4 * u64::from(flow), 10);
@@ -220,7 +220,7 @@ fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
 }
 
 #[test]
-fn a_capacity_is_found_over_a_path_that_loses_at_any_rate() {
+fn a_capacity_is_found_on_a_path_whose_loss_does_not_depend_on_the_rate() {
     for every in [200, 50, 20] {
         let mut star = Star::new(100, settings(&[]));
         star.join(1, 40, 200).lose_every = Some(every);

@@ -66,7 +66,7 @@ fn feedback(pulse: &Pulse, min_rtt: Span, sample: Option<Span>) -> Feedback<'_> 
 }
 
 #[test]
-fn the_first_rate_is_a_share_of_the_trains_rate_or_that_of_an_instant_train() {
+fn the_first_rate_is_a_share_of_a_timed_trains_rate_or_all_of_an_instant_trains_rate() {
     let pulse = |train, highest| Pulse { train, highest, received: highest, ..Pulse::default() };
     let first = |train, highest| {
         first_rate(DATAGRAM, &pulse(train, highest), 0.9).map(|rate| rate.as_bps())
@@ -165,7 +165,7 @@ fn the_first_report_ends_the_start() {
 }
 
 #[test]
-fn no_rate_leaves_its_bounds_and_each_begins_an_epoch() {
+fn each_new_rate_stays_within_its_bounds_and_begins_an_epoch() {
     let mut trains = up();
     trains.sent = 77;
     for (rate, expected) in [(1.0, 100e3), (1e13, 1e12), (5e6, 5e6)] {
@@ -257,7 +257,8 @@ fn loss_is_excess_beyond_the_paths_own_and_its_noise() {
     let is_excess = |own, loss, datagrams| {
         Trains { loss: own, ..up() }.is_excess(&Measure { datagrams, ..epoch(100.0, loss) })
     };
-    // The limit: 2 %, plus noise of 2.5 · √(0.002 · 0.998 / 1000) = 0.35 %.
+    // The limit: 2 %, plus noise, which assumes a loss of at least 0.2 %:
+    // 2.5 · √(0.002 · 0.998 / 1000) = 0.35 %.
     assert!(!is_excess(0.0, 0.0235, 1_000.0) && is_excess(0.0, 0.0236, 1_000.0));
     // The limit: the path's own 10 %, plus 2 %, plus noise of 2.5 · √(0.1 · 0.9 / 900) = 2.5 %.
     assert!(!is_excess(0.1, 0.1449, 900.0) && is_excess(0.1, 0.1451, 900.0));
@@ -281,7 +282,7 @@ fn the_paths_own_loss_is_a_mean_over_the_last_epochs() {
 }
 
 #[test]
-fn the_capacity_adds_the_paths_own_loss_within_half_and_all_of_the_rate() {
+fn the_capacity_is_arrivals_plus_own_loss_at_least_half_the_rate_and_at_most_the_rate() {
     let capacity = |own, delivered| {
         Trains { loss: own, ..up() }.capacity(&delivering(100.0, delivered)) / MBPS
     };
@@ -319,8 +320,8 @@ fn a_second_loss_of_a_punctual_sender_refutes_the_rate_that_lately_arrived() {
     assert!(!late_is_refuted && is_refuted);
 }
 
-/// A controller to which `mbps` Mbit/s have just arrived, and whose sender counts as late for
-/// `late` more epochs.
+/// A controller after an epoch in which `mbps` Mbit/s arrived. Its sender counts as late for `late`
+/// more epochs.
 fn proven(mbps: f64, late: u32) -> Trains {
     let mut trains = Trains { seen: 1_000.0, late, ..up() };
     trains.up(&epoch(mbps, 0.0));
@@ -392,13 +393,13 @@ fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
     // Without stretching, the delivery rate shows the capacity.
     let even = Measure { delivered: 90.0 * MBPS, ..queued(100.0, 96.0, ms(11)) };
     assert_eq!(after(even), (90.0, 81.0));
-    // Without loss of its own, the path carries only what arrived.
+    // Lost datagrams count as arrived only while the path's own loss is unknown (`seen` is 0).
     let lossy = Measure { delivered: 80.0 * MBPS, ..queued(100.0, 90.0, ms(11)) };
     assert_eq!((after(lossy), known(lossy, 1.0)), ((90.0, 81.0), (80.0, 72.0)));
 }
 
 #[test]
-fn loss_is_tried_while_no_ceiling_is_known_and_checked_later() {
+fn the_first_moderate_loss_leads_to_a_try_if_the_rate_is_used_and_other_loss_to_a_check() {
     let after = |mut trains: Trains, measure: Measure| {
         trains.unchecked = 5;
         trains.up(&measure);
@@ -452,7 +453,7 @@ fn loss_above_a_ceiling_is_not_the_paths_own() {
 }
 
 #[test]
-fn the_paths_own_loss_is_checked_each_16_epochs() {
+fn own_loss_above_1_percent_is_checked_every_16_epochs() {
     let after = |unchecked, loss| {
         let mut trains = Trains { unchecked, loss, seen: 1e9, bounded: true, ..up() };
         trains.blind = false;
@@ -531,7 +532,7 @@ fn a_try_that_could_not_be_made_becomes_a_check() {
 }
 
 #[test]
-fn a_try_that_brings_more_shows_the_paths_own_loss_and_another_shows_a_ceiling() {
+fn a_try_that_delivers_more_shows_own_loss_and_a_try_that_does_not_shows_a_ceiling() {
     let before = epoch(100.0, 0.1);
     // A quarter more was sent, so an eighth more must arrive: 101.25 Mbit/s.
     let mut more = Trains { seen: 5.0, loss: 0.05, ..up() };
@@ -553,7 +554,8 @@ fn a_try_that_fills_a_queue_drains_it() {
         let mut trains = up();
         let delivered = 100.0 * (1.0 - loss) * MBPS;
         trains.tried(&before, &Measure { loss, delivered, ..queued(125.0, 100.0, ms(11)) });
-        // The arrival rate without the loss that is the path's own.
+        // The path's own loss is added to the arrivals. While this loss is unknown, all lost
+        // datagrams count as arrived.
         let arrived = if own > 0.0 { delivered / (1.0 - own) } else { 100.0 * MBPS };
         near(trains.rate, arrived * 0.9);
         near(trains.loss, own);
@@ -625,13 +627,13 @@ fn found_has_the_rate_its_time_and_the_paths_own_loss() {
 mod start;
 
 #[test]
-fn an_epoch_is_clean_up_to_one_limit_each_of_rate_arrivals_and_loss() {
+fn an_epoch_is_clean_if_departures_and_arrivals_reach_nearly_the_rate_with_little_loss() {
     let clean = epoch(100.0, 0.0);
     assert!(clean.is_clean(0.0));
     let with =
         |left, paced, loss| Measure { left: left * MBPS, paced: paced * MBPS, loss, ..clean };
-    // More than 90 % of the rate must leave, more than 98 % of that arrive, and less than 0.5 % be
-    // lost beyond the path's own loss.
+    // The departure rate must exceed 90 % of the rate, the arrival rate 98 % of the departure rate.
+    // Less than 0.5 % may be lost beyond the path's own loss.
     let is_clean = |left, paced, loss, own| with(left, paced, loss).is_clean(own);
     assert_eq!([is_clean(90.0, 90.0, 0.0, 0.0), is_clean(90.1, 90.1, 0.0, 0.0)], [false, true]);
     assert_eq!([is_clean(100.0, 98.0, 0.0, 0.0), is_clean(100.0, 98.1, 0.0, 0.0)], [false, true]);
