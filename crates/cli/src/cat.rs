@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_has_a_start_an_end_or_both() {
+    fn a_range_is_first_to_end_or_first_to_the_files_end_or_the_last_n_bytes() {
         let of = |text: &str, size| parse_range(text).map(|part| part.of(size));
         assert_eq!(of("1G-1.1G", 2_000_000_000), Ok(Some(1_000_000_000..1_100_000_000)));
         assert_eq!(of("2-9", 5), Ok(Some(2..5)));

@@ -110,7 +110,7 @@ fn seeds_of(target: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_seeds_have_each_message_of_each_protocol() {
+fn the_sender_and_receiver_seeds_have_every_message_that_few_protocols_use() {
     let all: BTreeSet<&str> = seeds::controls().iter().map(name).collect();
     assert_eq!(all.len(), 14, "{all:?}");
     let row = registry::all().first().unwrap();
@@ -131,7 +131,7 @@ fn the_seeds_have_each_message_of_each_protocol() {
 }
 
 #[test]
-fn a_made_journal_among_the_seeds_has_two_records_of_its_file() {
+fn each_journal_seed_parses_to_the_chunks_of_its_own_intact_records() {
     let chunks = |seed: &Vec<u8>| {
         let journal = fuzz::journal::parsed(seed)?;
         Some(journal.values.into_iter().map(|(chunk, _)| chunk).collect::<Vec<_>>())

@@ -176,14 +176,14 @@ pub struct Way {
     /// Datagrams of the stream that arrived at the server.
     #[prost(uint64, tag = "7")]
     pub came: u64,
-    /// Frames that receivers reported as delivered within their deadline.
+    /// Frames delivered within their deadline: the sum of the receivers' reports.
     #[prost(uint64, tag = "8")]
     pub on_time: u64,
-    /// Frames that receivers reported as not delivered within their deadline.
+    /// Frames not delivered within their deadline: the sum of the receivers' reports.
     #[prost(uint64, tag = "9")]
     pub missed: u64,
-    /// The highest rate at which a whole frame arrived at the server recently, in bits of UDP
-    /// payload a second; 0 if unknown.
+    /// The highest rate at which the symbols of one frame arrived at the server recently, in bits
+    /// of UDP payload a second; 0 if unknown.
     #[prost(uint64, tag = "10")]
     pub carried_bps: u64,
 }
@@ -214,8 +214,8 @@ pub struct State {
     /// The round-trip time from the sender to the server.
     #[prost(uint64, tag = "7")]
     pub sender_micros: u64,
-    /// The first frame that this receiver can get completely; after the stream's end, the number
-    /// of frames.
+    /// The next frame at the server: a receiver that starts now gets this frame and later ones
+    /// completely. After the stream's end, the number of frames.
     #[prost(uint32, tag = "8")]
     pub frame: u32,
     /// Frames that the server did not forward completely to this receiver.

@@ -127,8 +127,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Returns the attributes of `name`; does not follow a link.
     fn look(&self, name: &[u8]) -> io::Result<Attributes>;
 
-    /// Returns whether something is mounted on `name`, if the system tells. A bind mount of the
-    /// same file system has the device number of its folder.
+    /// Returns whether something is mounted on `name`, if the system tells. Device numbers do not
+    /// show a bind mount of the same file system: it has the device number of its folder.
     fn is_mount(&self, _name: &[u8]) -> bool {
         false
     }
@@ -198,7 +198,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
     }
 
     /// Returns the permissions that a file gets if it replaces the regular file `name`: those of
-    /// that file, without set-id bits. `None` if there is no such file.
+    /// that file, without set-id and sticky bits. `None` if there is no such file.
     fn permissions(&self, name: &[u8]) -> io::Result<Option<u32>> {
         let found = self.look_if_there(name)?.filter(|found| found.kind == NameKind::File);
         let granted = |found: Attributes| found.mode & (0o707 + self.granted_to_group(name) * 0o10);

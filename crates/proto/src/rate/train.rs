@@ -13,15 +13,15 @@
 //!    the arrival rate is the capacity, and the rate goes below it. The round-trip time counts as
 //!    high only if two pulses (the receiver's periodic reports) in a row show it, because a host
 //!    that stalls for a moment delays only one pulse.
-//! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
-//!    neither a ceiling nor that ratio is known, less than a fifth is lost, and the sender reaches
-//!    its rate, the sender sends more: if more arrives, the path loses that share at any rate. In
-//!    all other cases the sender reduces its rate to a little below the delivery rate. If we caused
-//!    the loss, the loss stops and as much arrives as before; if the path loses that share anyway,
-//!    less arrives. On a lossy path a short dip repeats this check from time to time. Two kinds
-//!    of loss are no overload of the path. The loss of an outage does not change the rate. A sender
-//!    that was late catches up, and may overfill a short queue: after such a loss the rate stays
-//!    near the highest rate that lately arrived ([`proven`]).
+//! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. The sender
+//!    sends more if neither a ceiling nor that ratio is known, less than a fifth is lost, and the
+//!    sender reaches its rate. If more arrives, the path loses that share at any rate. In all other
+//!    cases the sender reduces its rate to a little below the delivery rate. If we caused the loss,
+//!    the loss stops and as much arrives as before; if the path loses that share anyway, less
+//!    arrives. On a lossy path a short dip repeats this check from time to time. Two kinds of loss
+//!    are no overload of the path. The loss of an outage does not change the rate. A sender that
+//!    was late catches up, and may overfill a short queue: after such a loss the rate stays near
+//!    the highest rate that lately arrived ([`proven`]).
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
 //! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles,
@@ -87,7 +87,8 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Factor by which a clean epoch raises the rate if nothing is known.
 const GUESSED: f64 = 1.5;
-/// Factor by which one clean epoch raises the rate if jitter made the first train useless.
+/// Factor by which the rate rises once if jitter made the first train useless: with the train's
+/// report if the train was stretched, otherwise with the first clean epoch.
 const DOUBLED: f64 = 2.0;
 /// Factor by which a clean epoch raises the rate after a ceiling was refuted, a raised rate was
 /// tried, or trains were timed poorly.
@@ -101,8 +102,8 @@ const JUMP: f64 = 4.0;
 /// While the controller is `blind`, each clean epoch adds this to the factor, up to [`FASTEST`].
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
-/// The path had an outage if for this time, and for [`OUTAGE_RTTS`] round trips, fewer than half of
-/// the datagrams arrived, and none until the end.
+/// The path had an outage if no pulse reported new datagrams for longer than this, and for longer
+/// than [`OUTAGE_RTTS`] round trips, and fewer than half of the datagrams since then arrived.
 const OUTAGE: Span = Span::from_millis(200);
 const OUTAGE_RTTS: u64 = 4;
 /// A loss may come from a late sender if the sender was late in this epoch or in the one before.
@@ -282,7 +283,8 @@ impl Trains {
         self.set_rate(rate.as_bps() as f64 * factor);
     }
 
-    /// Notes that the flow sends at `rate` in bits a second, which may be less than the own rate.
+    /// Notes that the flow sends at `rate` in bits a second, which may be less than the
+    /// controller's rate.
     pub(super) fn cap(&mut self, rate: f64) {
         self.epoch.is_capped |= rate < self.rate();
     }
@@ -391,8 +393,8 @@ impl Trains {
         if self.is_excess(measure) {
             self.unchecked = 0;
             self.proven.doubt();
-            // While nothing is known about the path's own loss, less than `TRIED_LOSS` is lost, and
-            // the sender reaches its rate, test a higher rate. Otherwise test a lower rate.
+            // Test a higher rate if neither a ceiling nor the path's own loss is known, less than
+            // `TRIED_LOSS` is lost, and the sender reaches its rate. Otherwise test a lower rate.
             let is_new = self.seen == 0.0 && !self.bounded;
             let is_new = is_new && measure.loss < TRIED_LOSS && measure.is_used();
             if is_new {

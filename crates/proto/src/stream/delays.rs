@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_the_delays() {
+    fn percentiles_are_at_most_1_6_percent_above_those_of_the_delays() {
         let mut delays = Delays::default();
         assert_eq!((delays.at(0.5), delays.count()), (Span::ZERO, 0));
         for millis in 1..=1_000 {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_holds_one_delay_below_128_and_then_two_four_and_eight() {
+    fn a_bucket_is_1_us_wide_below_128_us_and_then_2_4_and_8_us_wide() {
         let last = |micros| most(place(micros));
         assert_eq!([0, 127, 128, 129, 254, 255].map(last), [0, 127, 129, 129, 255, 255]);
         assert_eq!([256, 259, 260, 512].map(last), [259, 259, 263, 519]);

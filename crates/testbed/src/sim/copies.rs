@@ -19,7 +19,7 @@ use super::{SimError, What};
 const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
-    /// Records an intact datagram at the driver; returns whether the core gets it.
+    /// Records an intact datagram, as a real driver does; returns whether to pass it to the core.
     fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
         if !self.numbers.insert(arrival.number.0) {
             self.replayed += 1;
@@ -196,7 +196,8 @@ impl World<'_> {
             Wake::At(at, _) => at.max(now),
             Wake::OnInput => return Ok(()),
         };
-        // A core that now wakes later keeps its scheduled wake-up, which schedules the next one.
+        // If the core now wakes later than scheduled, the scheduled wake-up stays, and then
+        // schedules the later one.
         if at < core.wake {
             core.wake = at;
             self.fabric.calendar.add(at, What::Receiver(index as u32));
@@ -244,8 +245,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Divides a disk's work evenly among copies. Unused shares go to later copies; a second pass
-    /// offers the rest to all.
+    /// Divides `work`, the bytes that a disk can write, evenly among copies. Unused shares go to
+    /// later copies; a second pass offers the rest to all.
     fn write(&mut self, drains: &[u32], mut work: Bytes) {
         for turn in 0..2 * drains.len() {
             let place = turn % drains.len();
@@ -275,7 +276,7 @@ impl World<'_> {
             }
             _ => written.unwrap_or(Bytes::ZERO) + MEMORY,
         };
-        // As over real sockets, a core knows only its grant.
+        // The simulator measures no drain rate.
         self.receivers[receiver].core.set_grant(now, id, grant, None);
         self.pump_receiver(receiver)?;
         self.settle(agent, done);

@@ -301,7 +301,7 @@ mod tests {
     use crate::session::trust::Trust;
 
     #[test]
-    fn a_file_that_changes_after_the_list_fails_and_leaves_the_existing_one() {
+    fn if_the_source_changes_after_its_listing_the_copy_fails_and_the_old_file_stays() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         for (path, byte) in [(&from, b'a'), (&to, b'b')] {

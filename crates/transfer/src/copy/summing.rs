@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_that_cannot_be_read_is_to_be_checked_before_the_next_run() {
+    fn the_advice_for_an_unreadable_source_is_to_check_it_before_the_next_run() {
         let advice = |whence, written| {
             let failed = Failed { reason: "x".to_owned(), here: true, whence };
             single(b"a", &failed, written).advice.unwrap()

@@ -81,8 +81,8 @@ pub(crate) enum WriterEvent {
     Lease(Lease),
     /// A file failed here.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// The object is complete. The mark lies next to the folder that this copy created. While the
-    /// mark exists, until the client has the outcome, a repeated copy writes into that folder.
+    /// The object is complete. If this copy created a folder, a mark lies next to that folder until
+    /// the client has the outcome. While the mark exists, a repeated copy writes into the folder.
     Outcome(Box<Outcome>, Option<Mark>),
     /// This attempt cannot continue; the next one can.
     Again(String),
@@ -165,7 +165,7 @@ impl Jobs {
     }
 
     /// Charges waiting jobs to the memory of the transfer. All sources share the first `charge`;
-    /// later ones are dropped.
+    /// later charges are dropped.
     pub(crate) fn charge_to(&self, charge: MessageCharge) {
         let mut level = self.level.0.lock().unwrap_or_else(PoisonError::into_inner);
         level.1.get_or_insert(charge);
@@ -224,7 +224,7 @@ mod tests {
     const MOST: usize = 64_000;
 
     #[test]
-    fn jobs_that_flood_a_busy_thread_are_dropped_and_only_their_source_is_marked() {
+    fn jobs_that_flood_a_busy_thread_are_dropped_and_only_their_source_is_overflown() {
         let (first, inbox) = Jobs::bounded(MOST);
         let second = first.of_another();
         let digests = || {

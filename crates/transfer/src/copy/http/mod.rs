@@ -33,7 +33,8 @@ use crate::summary::Summary;
 
 /// Maximum number of versions to try, if the file changes during the copy.
 const MOST_VERSIONS: u32 = 4;
-/// Maximum number of passes in a row: chunks that cannot be synced are copied again.
+/// Maximum number of passes without a lost connection. Chunks that cannot be synced need another
+/// pass.
 const MOST_PASSES: u32 = 4;
 /// A connection that delivers no data for this long is retried; the stall limit applies instead if
 /// it is shorter.
