@@ -1,5 +1,5 @@
-//! Coded streams over links in virtual time. Repair symbols of a code, or requests of the receiver,
-//! restore lost symbols.
+//! Streams of frames over links in virtual time. Repair symbols of a code, or requests of the
+//! receiver, restore lost symbols.
 
 use longhaul_proto::fec::Losses;
 use longhaul_proto::stream::{Overflow, Settings};
@@ -62,7 +62,7 @@ fn frames() -> u32 {
 
 #[test]
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
-fn the_papers_stream_is_coded_in_time_at_a_tenth_and_one_per_cent_of_loss() {
+fn a_code_delivers_the_papers_stream_in_time_at_0_1_and_1_per_cent_of_loss() {
     for (loss, rate) in [(0.001, 238), (0.01, 242)] {
         let stream = griz(loss, frames());
         let outcome = run(&stream);
@@ -81,7 +81,7 @@ fn the_papers_stream_is_coded_in_time_at_a_tenth_and_one_per_cent_of_loss() {
     }
 }
 
-/// Without repairs: the receiver requests lost symbols.
+/// A stream without a code: the receiver requests lost symbols.
 fn repaired(loss: f64, deadline: Span, frames: u32) -> StreamRun {
     let mut stream = griz(loss, frames);
     stream.settings.keeps = true;
@@ -92,7 +92,7 @@ fn repaired(loss: f64, deadline: Span, frames: u32) -> StreamRun {
 }
 
 #[test]
-fn the_papers_stream_is_repaired_in_time_if_the_deadline_leaves_some_round_trips() {
+fn requests_repair_the_papers_stream_in_time_if_the_deadline_allows_four_round_trips() {
     // The deadline allows four round trips with their pauses.
     let stream = repaired(0.01, Span::from_millis(560), frames());
     let outcome = run(&stream);
@@ -122,7 +122,7 @@ fn without_a_code_one_per_cent_of_loss_costs_every_frame() {
 }
 
 #[test]
-fn after_a_cut_the_newest_frames_come_in_time_and_no_old_one() {
+fn after_an_outage_of_the_link_only_new_frames_arrive_and_none_is_late() {
     let mut stream = griz(0.01, 600);
     let step = |secs, up| Step { at: Time::ZERO + Span::from_secs(secs), change: Change::Up(up) };
     stream.link.schedule = vec![step(5, false), step(25, true)];
@@ -148,7 +148,7 @@ fn a_code_for_bursts_restores_every_frame_where_one_for_independent_losses_does_
 }
 
 #[test]
-fn a_source_that_is_too_fast_loses_frames_but_misses_no_deadline() {
+fn a_source_that_is_too_fast_loses_frames_but_no_delivered_frame_is_late() {
     let mut stream = griz(0.0, 400);
     // Almost twice as many frames as the rate carries.
     stream.interval = Span::from_millis(25);

@@ -51,7 +51,7 @@ fn goes_into_the_same_place(restarted: bool) {
 }
 
 #[test]
-fn a_client_killed_at_the_very_end_resumes_without_duplicates() {
+fn a_copy_repeated_after_its_client_left_at_the_very_end_makes_no_duplicate() {
     goes_into_the_same_place(false);
 }
 
@@ -61,7 +61,7 @@ fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
 }
 
 #[test]
-fn a_server_killed_before_its_last_message_is_resumed_within_the_run() {
+fn a_run_resumes_its_copy_after_the_server_is_killed_before_its_outcome_arrives() {
     let mut rig = Relayed::new(1);
     make_lots(&rig.pair);
     // The server hears the client, but the client hears nothing.

@@ -96,11 +96,11 @@ pub(super) static TCP: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is derived \
               from the paper's 30 Mbit/s by the square-root law, which holds for a steady state. \
-              In 60 s the tuned connection is still above the law ({window 12 MB, loss 0.0019 %} \
-              Mbit/s against 30), because its slow start filled the path before the first loss. At \
-              that loss 64 connections use nearly all of the link, nearly three times as much as \
-              in the paper. For the two flows into one host the paper gives neither windows nor \
-              the size of the switch's queue.\n\n\
+              After 60 s the mean goodput of the tuned connection is still above the law ({window \
+              12 MB, loss 0.0019 %} Mbit/s against 30), because its slow start filled the path \
+              before the first loss. At that loss 64 connections use nearly all of the link, \
+              nearly three times as much as in the paper. For the two flows into one host the \
+              paper gives neither windows nor the size of the switch's queue.\n\n\
               Over real sockets the far flow has more goodput than in the simulator, and the near \
               flow less. The near sender's host wakes late and sends in clumps, so the queue \
               before the receiver is not always full. The far flow, which grows by a segment a \

@@ -55,7 +55,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_segment_is_reported_once_when_its_last_block_arrives() {
+    fn a_segment_is_reported_when_its_last_block_arrives_and_not_again() {
         let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
         let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
         let (mut complete_segments, mut there) = (CompleteSegments::new(layout), RangeSet::new());
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reported_segments_are_known() {
+    fn only_reported_segments_count_as_complete() {
         let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
         let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
         let (mut complete_segments, mut there) = (CompleteSegments::new(layout), RangeSet::new());

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn overtaken_and_long_unacknowledged_blocks_are_lost() {
+    fn blocks_below_the_reported_number_or_unacknowledged_for_long_count_as_lost() {
         let mut circle = circle();
         send(&mut circle, ms(5), 0, 0..3, 0);
         let lost = |now, highest, by_time_to| {

@@ -320,7 +320,7 @@ impl IntoFuture for ReceiveChannelRequest {
 
     /// # Errors
     /// The host cannot be reached or is not trusted, or a setting is out of its limits.
-    /// [`ChannelReceiver::next`] reports that the host does not let this client receive.
+    /// If the host does not let this client receive, [`ChannelReceiver::next`] returns the error.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (mode, code, interface) = self.settings.checked()?;

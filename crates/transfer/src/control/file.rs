@@ -1,7 +1,7 @@
 //! The messages of the service `file`: reads of ranges of one file, and changes in place. The
 //! client's first [`FileAsk`] names the file. The server answers with [`FileData`]: first the
-//! opened file, then for each `FileAsk` the end of its change and the bytes of its ranges, in the
-//! order of the requests.
+//! opened file, then, for each `FileAsk` in order, the bytes of its ranges, after a note that its
+//! change is complete.
 
 use std::ops::Range;
 
@@ -169,9 +169,9 @@ pub struct FileOpened {
     pub nanos: u32,
 }
 
-/// The first message that is not empty has the opened file. Each later one has the next bytes of a
-/// range, which never cross the boundary of a chunk (1 MiB), or says that a change is complete. An
-/// empty message says that the server still waits for its disk.
+/// The first message that is not empty has the opened file. Each later message has the next bytes
+/// of a range, or says that a change is complete. The bytes never cross the boundary of a chunk
+/// (1 MiB). An empty message says that the server still waits for its disk.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileData {
     /// The bytes, at most 256 KiB.
@@ -194,7 +194,7 @@ pub struct FileData {
 /// The part of a range that lies in one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
-    /// The chunk, counted in the file.
+    /// The number of the chunk in the file, from 0.
     pub chunk: u64,
     /// The offset in the file of the first byte.
     pub start: u64,
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_path_has_a_flight_unless_its_round_trip_has_changed() {
+    fn a_remembered_rate_allows_bytes_in_flight_only_if_the_round_trip_fits() {
         let millis = Span::from_millis;
         let mut ask = FileAsk::default();
         assert_eq!(ask.flight(millis(100)), None);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_range_is_refused() {
+    fn impossible_ranges_and_attributes_are_refused_and_clip_shortens_ranges() {
         let ask = |ranges: &[(u64, u64)]| {
             let ranges = ranges.iter().map(|&(offset, len)| FileRange { offset, len }).collect();
             FileAsk { ranges, ..FileAsk::default() }.check(100)

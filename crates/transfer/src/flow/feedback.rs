@@ -1,5 +1,5 @@
-//! Sealed control messages to a sending flow, passed on to its thread. The core is the state
-//! machine of the flow's protocol.
+//! Sealed control messages to a sending flow. Messages for the core (the state machine of the
+//! flow's protocol) go to the flow's thread, all others to the session.
 //!
 //! The messages also show the receiver's address. If the address changes, because of the receiver's
 //! network or a NAT, the flow sends to the new address after the new address has answered a
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_moves_is_followed_once_it_has_echoed_and_a_stranger_never() {
+    fn data_follow_a_moved_receiver_after_it_echoes_the_challenge_but_never_a_stranger() {
         let (before, after, stranger) = (socket(HOME), socket(ELSEWHERE), socket(ELSEWHERE));
         let mut rig = Rig::new(AddressRule::waiting(HOME));
         rig.send(&before, 0, Kind::Control, &[]);

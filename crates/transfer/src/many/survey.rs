@@ -64,7 +64,7 @@ pub(super) async fn survey(
         })?;
         let piece = match frame? {
             Some(Frame { message: Some(Message::Surveyed(piece)) }) => piece,
-            // Another message is ignored, but like an empty piece it is no progress.
+            // A message of another kind counts as an empty piece, which is no progress.
             Some(_) => Surveyed::default(),
             None => return Err(Error::new(ErrorKind::Unfinished, "the other side hung up")),
         };
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_that_sends_only_other_messages_stalls() {
+    async fn a_source_that_sends_only_pings_counts_as_stalled() {
         let (near, far) = tokio::io::duplex(1 << 16);
         let [mut client, mut source] = [near, far].map(|end| {
             let (input, out) = tokio::io::split(end);

@@ -1,6 +1,7 @@
 //! Tests of when the receiver requests new rates after flows have joined. All new rates take effect
 //! together, so the sender with the longest round trip gets the first request. A flow whose rate
-//! falls sharply gets its request immediately, to make room for the others.
+//! falls sharply gets its request immediately, to make room for the others. The last tests check
+//! flows on narrow paths that share one link.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};

@@ -30,7 +30,7 @@ fn ms(millis: u64) -> Span {
 const EVERYTHING: &str = include_str!("everything.toml");
 
 #[test]
-fn every_key_sets_its_field() {
+fn keys_of_the_file_its_hosts_and_its_routes_set_their_fields() {
     let scenario = parse(EVERYTHING).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed, scenario.mtu), ("test", 7, 9_000));
     assert_eq!((scenario.time_limit, scenario.record.interval), (ms(120_000), Some(ms(100))));
@@ -269,7 +269,7 @@ fn a_trace_is_requested_by_its_name() {
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
+fn a_wrong_file_is_refused_with_its_line_a_reason_and_a_suggestion_for_typos() {
     let flow = |text: &str| format!("{PAIR}[[flow]]\nfrom = \"a\"\nto = \"b\"\n{text}");
     let wrong: [(&str, usize, &str); 33] = [
         ("mtu = ", 1, "expected"),
@@ -338,7 +338,7 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
 }
 
 #[test]
-fn disconnected_nodes_and_loops_are_refused() {
+fn unreachable_hosts_and_impossible_routes_are_refused() {
     let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nudp = \"1M\"\n";
     let hosts = "routers = [\"r\", \"s\"]\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n";
     let link = |a: &str, b: &str| format!("[[link]]\nbetween = [\"{a}\", \"{b}\"]\n");
