@@ -1,7 +1,7 @@
 //! Text tables.
 
-/// Aligns rows of equal length: the first `left` columns to the left, the others, which are
-/// numbers, to the right.
+/// Aligns rows of equal length: the first `left` columns to the left, the other columns to the
+/// right.
 pub(crate) fn lines(rows: &[Vec<String>], left: usize) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_left_aligned_and_numbers_right_aligned() {
+    fn the_first_columns_are_left_aligned_and_the_others_right_aligned() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [row(["flow", "by", "rate"]), row(["é", "tcp", "12.5"]), row(["c", "tcp", ""])];
         assert_eq!(lines(&rows, 2), ["  flow  by   rate", "  é     tcp  12.5", "  c     tcp"]);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_a_transfer_is_shown_once_it_is_known() {
+    fn the_size_of_a_transfer_is_shown_only_if_it_is_known() {
         let size = |total_bytes| {
             let mut status = TransferStatus::default();
             status.total_bytes = total_bytes;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_or_a_url() {
+    fn a_host_is_a_name_or_a_url_and_an_interval_has_limits() {
         for (text, url) in [("localhost", "lh://localhost/"), ("lh://h:7718/", "lh://h:7718/")] {
             assert_eq!(parse_host(text).unwrap().to_string(), url);
         }

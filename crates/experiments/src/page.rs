@@ -1,6 +1,7 @@
 //! An experiment's page: Markdown with its tables, and its figures.
 //!
-//! The committed page keeps emulated values, each with its run, and the reasons of failed runs.
+//! The committed page keeps emulated values, each with its run, and the reasons why emulations
+//! failed.
 
 mod absence;
 mod prose;
@@ -106,8 +107,8 @@ impl Page {
         page
     }
 
-    /// Replaces older emulated values, and records the reason for each case in `failed`. Cases that
-    /// were not run keep their values.
+    /// Replaces older emulated values, and records the reason for each case in `failed`. Cases
+    /// without an outcome keep their values.
     pub fn emulated(
         &mut self,
         outcomes: &Outcomes,
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn emulated_values_and_their_origin_survive_a_new_simulation() {
+    fn emulated_values_and_their_run_survive_a_new_simulation() {
         let simulated = outcomes(&[("one", 90), ("two", 80)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         page.emulated(&outcomes(&[("one", 91)]), &[], "a day, a machine, a commit.".into());
@@ -399,7 +400,7 @@ mod tests {
         let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
         assert_eq!(text(&page, &simulated), committed);
         assert_eq!(page.rows().map(|row| row.run).collect::<Vec<_>>(), [Some(1), Some(2)]);
-        // Monday's run has no values any more.
+        // The new value replaces the last value of Monday's run.
         page.emulated(&outcomes(&[("one", 92)]), &[], "Tuesday.".into());
         let committed = text(&page, &simulated);
         assert!(committed.contains("Emulated values: Tuesday."), "{committed}");
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_names_its_scenarios_and_changes() {
+    fn the_page_names_its_scenarios_and_the_keys_that_differ_between_rows() {
         assert_eq!(scenarios(&[]), "");
         let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
         let cases = ["1MB", "2MB"].map(|size| Case::both(size, case(size)));

@@ -24,7 +24,7 @@ pub struct LossRatio(f64);
 impl Bytes {
     /// No bytes.
     pub const ZERO: Bytes = Bytes(0);
-    /// More than any object's size.
+    /// The largest size.
     pub const MAX: Bytes = Bytes(u64::MAX);
 
     /// `count` bytes.
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_ratio_is_a_share() {
+    fn a_loss_ratio_is_at_most_one_and_prints_in_percent() {
         assert_eq!(LossRatio::new(1.5), None);
         assert_eq!(LossRatio::of(1, 0), LossRatio::NONE);
         assert_eq!(LossRatio::of(12, 100).to_string(), "12.00 %");

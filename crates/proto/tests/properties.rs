@@ -27,8 +27,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Two times and a run of blocks that another source sends. The receiver learns at the first
-    /// time to skip the blocks; the sender learns it at the second time.
+    /// Two times and a run of blocks that another source sends. At the first time the receiver
+    /// learns to skip the blocks; at the second time the sender does.
     fn left_out()(
         known in prop::array::uniform2(0u64..250), number in 0u64..600, count in 1u32..120,
     ) -> ([Time; 2], u64, u32) {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_behind_one_address_may_use_all_places_if_no_others_connect() {
+    fn a_thousand_clients_behind_one_address_may_use_all_places_if_no_others_connect() {
         let gate = Gate::new(1000);
         let places: Vec<Place> = (0..1000).map(|_| gate.enter(network(1)).0).collect();
         assert_eq!((gate.crowd(network(1)), evicted(&places)), ((1000, 1000), vec![]));

@@ -51,13 +51,13 @@ pub(super) struct Rules {
     pub(super) no_tcp: AtomicBool,
     /// Passes nothing.
     pub(super) cut: AtomicBool,
-    /// Swallows the chunks of one TCP connection, and closes the connection once no more chunks
-    /// come.
+    /// Swallows the chunks of one TCP connection, and closes the connection when nothing has come
+    /// for [`SILENT`].
     pub(super) swallow: AtomicBool,
     pub(super) tcp_opened: AtomicUsize,
     /// A test increments this to change the relay's ports towards the server, as a NAT may do.
     pub(super) rebound: AtomicUsize,
-    /// Last number of the address 127.0.0.x for the relay's next ports.
+    /// Last octet of the address 127.0.0.x of the relay's next ports towards the server.
     pub(super) address: AtomicU8,
     /// Receives copies of datagrams to the data port.
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,

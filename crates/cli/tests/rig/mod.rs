@@ -1,5 +1,5 @@
-//! Support for tests of whole copies. After [`DEADLINE`] a child is killed, and the test fails with
-//! the child's whole output.
+//! Support for tests of whole copies. If a wait for a child takes longer than [`DEADLINE`], the
+//! child is killed, and the test fails with the child's whole output.
 
 mod child;
 mod pair;
@@ -108,8 +108,8 @@ pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
 
 /// Peak memory of a running process, in bytes.
 pub(crate) fn peak(id: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("the process runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.expect("the kernel tells it") * 1024
+    kilobytes.expect("the kernel reports the peak") * 1024
 }

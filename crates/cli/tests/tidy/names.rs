@@ -60,7 +60,7 @@ fn no_file_module_or_type_has_a_vague_name() {
 }
 
 #[test]
-fn nothing_is_called_get() {
+fn no_function_has_the_prefix_get() {
     let mut found = Vec::new();
     for file in sources() {
         let lines = file.text.lines().enumerate();
@@ -72,7 +72,7 @@ fn nothing_is_called_get() {
 }
 
 #[test]
-fn names_are_split_into_words() {
+fn names_are_found_and_split_into_words() {
     assert_eq!(words("LossManager"), ["loss", "manager"]);
     assert_eq!(words("net_utils"), ["net", "utils"]);
     assert_eq!(declared("    pub(crate) struct Meter<'a> {"), Some("Meter"));

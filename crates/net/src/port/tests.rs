@@ -127,7 +127,7 @@ fn a_flow_id_is_registered_once() {
 }
 
 #[test]
-fn datagrams_of_strangers_are_counted_and_dropped() {
+fn datagrams_without_a_registered_flow_are_counted_as_foreign_and_dropped() {
     let (port, sender) = (port(), loopback());
     sender.send(path(&port), &datagram(1, 1)).unwrap();
     sender.send(path(&port), b"short").unwrap();
@@ -144,8 +144,8 @@ fn datagrams_of_strangers_are_counted_and_dropped() {
 fn first_datagrams_wait_for_their_flow() {
     let (port, sender) = (port(), loopback());
     port.expect(Ipv4Addr::LOCALHOST.into());
-    // The command `expect` and the datagrams race. The port processes commands in order, so it has
-    // processed `expect` once flow 10, which is registered after it, has a message.
+    // The command `expect` and the datagrams race. The port processes commands in order: when flow
+    // 10, registered after `expect`, reports its message, the port has processed `expect`.
     let (probe, events) = recorder();
     port.register(FlowId(9), probe).unwrap();
     let (mailbox, mail) = port.mailbox(FlowId(10));
@@ -167,7 +167,7 @@ fn first_datagrams_wait_for_their_flow() {
 }
 
 #[test]
-fn a_wakeup_happens_once_and_not_early() {
+fn a_wakeup_happens_and_is_not_early() {
     let port = port();
     let (mut sink, events) = recorder();
     let due = clock::now() + Span::from_millis(20);
@@ -178,7 +178,7 @@ fn a_wakeup_happens_once_and_not_early() {
 }
 
 #[test]
-fn closing_a_port_informs_its_flows_and_later_ones_get_the_reason() {
+fn closing_a_port_informs_its_flows_and_a_later_registration_gets_the_reason() {
     let port = port();
     let (sink, events) = recorder();
     port.register(FlowId(1), sink).unwrap();
@@ -290,7 +290,7 @@ fn a_flood_is_counted_and_stops_no_flow() {
 }
 
 #[test]
-fn a_probe_is_answered_and_counted() {
+fn an_answered_probe_is_counted() {
     let (port, socket) = (port(), loopback());
     let mut probe = vec![0; 1200];
     let header =
@@ -397,7 +397,7 @@ impl FlowSink for Busy {
 }
 
 #[test]
-fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
+fn datagrams_are_delivered_with_their_arrival_time_and_before_an_earlier_wakeup() {
     let (port, sender) = (port(), loopback());
     let ((report, events), (go, go_on)) = (channel(), channel());
     port.register(FlowId(1), Box::new(Busy { report, go_on: Some(go_on) })).unwrap();
@@ -417,8 +417,8 @@ fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     while came < count {
         let Call::Batch(datagrams, last, as_of) = next() else { panic!("wake after {came}") };
         came += datagrams;
-        // While datagrams are unread, a call has their arrival times: at most the time when the
-        // last of all datagrams was sent.
+        // While datagrams are unread, the time of a call is at most the time when the last of all
+        // datagrams was sent.
         assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
         newest = last;
     }

@@ -73,8 +73,8 @@ impl Numbers {
     /// Makes `number` the highest; returns how many numbers became too old without having arrived.
     fn advance(&mut self, number: u64) -> u64 {
         let end = number + 1;
-        // Two kinds of numbers become too old: numbers that leave the window, and numbers of a jump
-        // that were never in the window.
+        // Two kinds of numbers become too old: numbers that leave the window (`within`), and
+        // numbers that a jump beyond the window skips (`between`).
         let start = end.saturating_sub(WINDOW);
         let old_start = self.begin.max(self.end.saturating_sub(WINDOW));
         let within = (old_start..start.min(self.end)).filter(|old| !self.is_set(*old)).count();

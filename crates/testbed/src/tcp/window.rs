@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(window.size(), 1);
         window.on_timeout(true);
         window.on_ack(Time::ZERO, acked(30, 30));
-        // 19 arrivals bring it from 1 to 20; the other 11 count towards the next growth.
+        // 19 arrivals grow the window from 1 to 20; the other 11 count towards the next growth.
         assert_eq!((window.size(), window.count), (20, 11));
     }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn idleness_brings_the_initial_window_back() {
+    fn idleness_reduces_the_window_to_at_most_the_initial_window() {
         let mut window = Window::new(Congestion::Cubic, 10);
         window.on_ack(Time::ZERO, acked(5, 5));
         window.restart(10);

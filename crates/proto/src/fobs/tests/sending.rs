@@ -97,7 +97,7 @@ fn a_sender_whose_signal_is_late_never_stops() {
 }
 
 #[test]
-fn the_next_segment_precedes_losses_of_the_one_before() {
+fn a_segment_that_has_begun_is_sent_to_its_end_before_losses_of_the_previous_one() {
     let mut out = Out::new(&setup(20, 10));
     out.take(12);
     out.acknowledge(selective(1, 0, 0..10, &[2..3], Some((12, 9))));
@@ -172,7 +172,7 @@ fn a_sender_without_grant_resends_only_known_losses() {
 }
 
 #[test]
-fn a_batch_has_the_set_size_or_that_of_the_last_acknowledgement() {
+fn a_batch_has_the_set_size_or_the_number_of_newly_acknowledged_blocks() {
     let batch = |out: &mut Out| {
         out.now += Span::from_millis(50);
         let before = out.sent.len();
@@ -196,7 +196,7 @@ fn a_batch_has_the_set_size_or_that_of_the_last_acknowledgement() {
 }
 
 #[test]
-fn an_acknowledgement_without_news_makes_repeats_wait_for_the_next() {
+fn after_an_acknowledgement_without_new_blocks_only_known_losses_are_resent() {
     let mut out = Out::new(&Setup { settings: settings(1, 0), ..setup(8, 0) });
     out.take(12);
     // The blocks 0 to 3 were resent and are in flight.
@@ -303,7 +303,7 @@ impl Stretch {
     }
 
     fn take(&mut self, goes: u32) {
-        let count = self.left.get_mut(&goes).expect("it is left");
+        let count = self.left.get_mut(&goes).expect("a remaining block was sent this often");
         *count -= 1;
         if *count == 0 {
             self.left.remove(&goes);
@@ -374,7 +374,7 @@ impl Model {
                 let known = self.stretches.iter().filter(is_known);
                 let least = known.filter_map(Stretch::least).min();
                 let time = goes + 1;
-                assert_eq!(least, Some(*goes), "{block:?} sent {time} times before others");
+                assert_eq!(least, Some(*goes), "{block:?} sent {time} times, another below {goes}");
                 (*goes, *of)
             }
             None => {
@@ -514,7 +514,8 @@ fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
 fn a_slow_sender_without_acknowledgements_continues_with_the_next_segment() {
     let grant = |loses| Step::Grant { more: 1, loses };
     // The losses bring the rate to 20 Mbit/s: three segments take 446 ms. A block without an
-    // acknowledgement counts as lost after 300 ms.
+    // acknowledgement counts as lost after 300 ms. So the sender could repeat the three segments
+    // for ever and never begin the next.
     let lost = || [Step::Send(1), grant(false), Step::Send(20), grant(true)];
     let steps = lost().into_iter().chain(lost()).collect();
     check_steps(12, steps, 0, true);
