@@ -1,5 +1,6 @@
 //! A sender of a stream: takes frames, and keeps the connection.
 
+use std::pin::Pin;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -217,8 +218,17 @@ impl Control {
     ) -> Result<Status, Error> {
         tokio::pin!(finished);
         let (mut next, mut retries) = (first, Retries::new(retry_for));
+        // A lost connection may interrupt the end. A future must not be polled again after it has
+        // returned.
+        let mut frames = None;
         loop {
-            match self.work(next, &mut finished).await {
+            let known = async {
+                match frames {
+                    Some(frames) => frames,
+                    None => *frames.insert((&mut finished).await),
+                }
+            };
+            match self.work(next, std::pin::pin!(known)).await {
                 Ok(()) => return Ok(self.status()),
                 Err(error) if error.kind == Kind::Lost => {
                     let _ = self.orders.send(Order::Link(None));
@@ -240,7 +250,7 @@ impl Control {
     async fn work(
         &mut self,
         link: Link,
-        finished: &mut (impl Future<Output = u32> + Unpin),
+        mut finished: Pin<&mut impl Future<Output = u32>>,
     ) -> Result<(), Error> {
         // Datagrams of an earlier link say nothing about this one.
         self.reach = Reach { before: lock(&self.counts).datagrams, since: None };
@@ -287,7 +297,7 @@ impl Control {
                     }
                     self.follow(&terms::course(&way))?;
                 }
-                frames = &mut *finished => return end(writer, reader, frames).await,
+                frames = &mut finished => return end(writer, reader, frames).await,
             }
         }
     }

@@ -132,6 +132,18 @@ fn a_stream_survives_20_s_without_network_or_peer_and_delivers_no_old_frame() {
     side_by_side(cases, stream_continues);
 }
 
+#[test]
+fn a_sender_that_ends_during_an_outage_ends_when_the_network_is_back() {
+    let far = Far::new("stream=rw");
+    let mut receiver = far.start(false, &["stream", "receive"]);
+    let words = ["stream", "send", "--test-pattern", "--frame=1000", "--fps=50", "--frames=100"];
+    let sender = far.start(true, &[&words[..], &["--deadline=5s", "--receivers=1"]].concat());
+    receiver.event(|event| event["event"] == "frame" && event["number"].as_u64() > Some(20));
+    Fault::Cut.begin(&far.relay, 0, 0)();
+    sender.end().is(0, &[]);
+    receiver.end().is(0, &[]);
+}
+
 fn channel_continues((mode, carrier, fault, of): (&str, Carrier, Fault, Of)) {
     let mut far = Far::new("channel=rw");
     far.relay.rules.no_control.store(carrier == Carrier::Tcp, Ordering::Relaxed);
