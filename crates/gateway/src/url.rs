@@ -62,14 +62,17 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 /// Returns the path of a `Destination` header, which is a URL of `host` or a path. Returns `None`
 /// for another host and for an invalid path.
 pub(crate) fn destination(text: &str, host: Option<&str>) -> Option<UrlPath> {
-    let path = match text.split_once("://") {
+    let path = match text.split_once("://").filter(|_| !text.starts_with('/')) {
         None => text,
-        Some((_, rest)) => {
-            let at = rest.find('/')?;
-            if Some(&rest[..at]) != host {
+        Some((scheme, rest)) => {
+            let (named, path) = rest.split_at(rest.find('/')?);
+            let default = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+            let plain =
+                |host: &str| host.strip_suffix(default).unwrap_or(host).to_ascii_lowercase();
+            if plain(named) != plain(host?) {
                 return None;
             }
-            &rest[at..]
+            path
         }
     };
     parse(path.split(['?', '#']).next().unwrap_or_default())
@@ -127,6 +130,11 @@ mod tests {
         let at = |text: &str| destination(text, Some("h:1")).map(|read| read.path);
         assert_eq!(at("http://h:1/a%20b"), Some("a b".into()));
         assert_eq!(at("/a/b/"), Some("a/b".into()));
+        assert_eq!(at("/a://b"), Some("a:/b".into()));
+        for (named, host) in [("http://NAS:80/x", "nas"), ("https://nas/x", "nas:443")] {
+            assert!(destination(named, Some(host)).is_some(), "{named}");
+        }
+        assert!(destination("https://nas:80/x", Some("nas")).is_none());
         for wrong in ["http://other/a", "http://h:1", "a", "http://h:1/../x"] {
             assert_eq!(at(wrong), None, "{wrong}");
         }

@@ -59,7 +59,9 @@ impl Services {
         }
         let oldest = service.oldest();
         if needs < oldest {
-            let what = format!("the service {name} needs version {oldest} here, not {needs}");
+            let what = format!(
+                "the service {name} needs at least version {oldest} here; {needs} is requested"
+            );
             return Err(refuse(what));
         }
         Ok(service.clone())
@@ -136,7 +138,7 @@ mod tests {
         assert_eq!((found("stream", 2), found("stream", 3)), (Ok("stream"), Ok("stream")));
         for needs in [0, 1] {
             let error = found("stream", needs).unwrap_err();
-            assert!(error.what.contains("needs version 2 here"), "{error}");
+            assert!(error.what.contains("needs at least version 2 here"), "{error}");
         }
         let error = found("sh\u{1b}ell", 0).unwrap_err();
         assert!(error.what.contains("unknown service shell"), "{error}");

@@ -194,7 +194,8 @@ impl PathMemory {
             })
         });
         let mut entries: Vec<KnownPath> = parsed.collect::<Result<_, _>>()?;
-        // An entry dated in the future comes from a wrong clock; its age counts as zero.
+        // A date in the future comes from a wrong clock.
+        entries.iter_mut().for_each(|entry| entry.date = entry.date.min(now));
         entries.retain(|entry| now.duration_since(entry.date).unwrap_or_default() <= LIFETIME);
         entries.sort_by_key(|entry| Reverse(entry.date));
         entries.truncate(MAX_ENTRIES);

@@ -1,7 +1,7 @@
 //! Ports over loopback: delivery, wake-ups, drops, answers to probes, and flows that end or panic.
 
 use std::net::Ipv4Addr;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
@@ -249,7 +249,7 @@ fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
         assert_eq!(blocks[50].1.len(), 10);
         assert_eq!(blocks[51].1, payload);
         // Dropping the sink drops the sender of the channel.
-        assert!(events.recv_timeout(PATIENCE).is_err());
+        assert_eq!(events.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
         let (again, _) = recorder();
         port.register(FlowId(4), again).unwrap();
     }
