@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_has_ports_to_try() {
+    fn doctor_accepts_only_the_location_of_a_server() {
         assert_eq!(parse_server("lh://[::1]:9").unwrap().to_string(), "lh://[::1]:9/");
         for wrong in ["host", "me@host:x", "http://h"] {
             assert!(parse_server(wrong).is_err(), "{wrong}");

@@ -3,7 +3,7 @@
 //! Patterns work as in rsync:
 //! - A pattern without `/` matches a name anywhere.
 //! - A pattern that starts with `/` matches from the top of the copy.
-//! - A pattern with a `/` within matches the end of a path.
+//! - A pattern with a `/` in the middle, but not at the start, matches the end of a path.
 //! - A pattern that ends with `/` matches folders only.
 //! - `*` stops at `/`; `**` does not.
 //!
@@ -337,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_glob_is_refused_by_name() {
+    fn the_error_for_an_invalid_glob_contains_the_glob() {
         let error = CompiledFilters::new(&[Filter::Exclude("[a".into())]).unwrap_err();
         assert!(error.what.contains("[a"), "{error}");
         assert!(CompiledFilters::new(&[Filter::Exclude("/".into())]).is_err());
     }
 
     #[test]
-    fn a_plain_text_matches_as_the_same_glob_does() {
+    fn a_pattern_without_wildcards_matches_the_same_paths_as_an_equivalent_glob() {
         let subjects = ["a/b", "b", "x/a/b", "xa/b", "a/b/c", "a", "x/a", "a/bb", ""];
         for pattern in ["b", "a/b", "/a/b", "/a", "a"] {
             // A class of one character equals that character.
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn search_caches_stay_within_their_limit_for_any_patterns() {
-        // The number of search states doubles with each character at the end of such a pattern.
+        // The number of search states doubles with each `[!x]` at the end of the pattern.
         let pattern = |n: usize| format!("*a{}", "[!x]".repeat(n));
         let glob = GlobBuilder::new(&pattern(24)).literal_separator(true).build().unwrap();
         let free = remembered(&compile(glob.regex(), 16 * MAX_CACHE).unwrap());
@@ -389,7 +389,7 @@ mod tests {
                     Test::Is(_) | Test::EndsWith(_) => unreachable!("it is a glob"),
                 })
                 .sum();
-            assert!(sum <= MAX_CACHES.min(count * MAX_CACHE) * 5 / 4, "{sum} bytes of {count}");
+            assert!(sum <= MAX_CACHES.min(count * MAX_CACHE) * 5 / 4, "{sum} B, {count} patterns");
         }
     }
 
@@ -438,7 +438,7 @@ mod tests {
         let between = compiled(&[MaxSize(30), Include("*".into()), MinSize(10), MaxSize(20)]);
         let taken: Vec<u64> = (0..40).filter(|size| between.fits(*size)).collect();
         assert_eq!(taken, (10..=20).collect::<Vec<u64>>());
-        assert!(between.takes(b"x", false), "a size does not limit a path");
+        assert!(between.takes(b"x", false), "`takes` ignores size limits");
         assert!(compiled(&[]).fits(u64::MAX) && compiled(&[MaxSize(0)]).fits(0));
         assert!(!compiled(&[MaxSize(0)]).fits(1) && !compiled(&[MinSize(1)]).fits(0));
         assert!(compiled(&[MaxSize(2), MinSize(2)]).fits(2));

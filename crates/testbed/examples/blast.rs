@@ -7,10 +7,10 @@
 //! link (the second of three on the path), or to the sender's link of a star (the first of two).
 //! Each row of the table has its own seed.
 //!
-//! Each packet carries its number. The sender records when it passed the packet to the kernel, the
-//! receiver its arrival by the same clock. "Measured beyond the path" is the recorded arrival minus
-//! the arrival that [`Link`] computes: all delays except the path's, so also those of the sockets
-//! and the receiver's wake-up.
+//! Each packet carries its number. The sender records when it passes the packet to the kernel; the
+//! receiver records the arrival by the same clock. "Measured beyond the path" is the recorded
+//! arrival minus the arrival that [`Link`] computes. The difference contains all delays except the
+//! path's: also the delays of the sockets and of the receiver's wake-up.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -32,6 +32,7 @@ const PAYLOAD: usize = 1_472;
 const PACKET: u32 = 1_500;
 /// Wire bytes of an IP packet of [`PACKET`] bytes.
 const WIRE: f64 = 1_538.0;
+/// Packets of one GSO send: as many as fit into the 65,535 bytes of an IP packet.
 const SEGMENTS: usize = 44;
 
 #[derive(Clone, Copy)]
@@ -187,7 +188,7 @@ fn blast(run: &Run) -> Result<BlastOutcome, Box<dyn Error>> {
     let (sent, got) = thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&b, clock, &done));
         let sent = send(&a, clock, run);
-        // All packets arrive within twice the RTT.
+        // All packets arrive within twice the RTT; 200 ms are a margin.
         thread::sleep(Duration::from_nanos((run.rtt * 2).as_nanos()) + Duration::from_millis(200));
         done.store(true, Ordering::Relaxed);
         (sent, receiver.join().expect("the receiver does not panic"))

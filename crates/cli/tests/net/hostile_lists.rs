@@ -232,7 +232,7 @@ fn a_list_that_ends_before_its_announced_end_is_refused_with_both_lengths() {
     let pair = Pair::new();
     let encoded = list(&[folder(b"a"), file(b"a/x")]);
     let len = encoded.len();
-    let reason = format!("a list of files of {} bytes, and sent {len} of them", len + 1);
+    let reason = format!("a manifest of {} bytes, and sent {len} of them", len + 1);
     let said = || cut_short(&encoded, len as u64 + 1);
     let request = Message::Request(liar::request(Direction::Push, ""));
     let (_, ended) = liar::talk(&pair, std::iter::once(request).chain(said()));

@@ -71,7 +71,7 @@ fn look_for(foreign: &[Words], folders: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_core_uses_nothing_of_the_host() {
-    none(look_for(&FOREIGN, &["crates/proto/src/"]), "the core takes all of these as arguments");
+    none(look_for(&FOREIGN, &["crates/proto/src/"]), "the core must use nothing of the host");
 }
 
 #[test]

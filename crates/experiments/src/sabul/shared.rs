@@ -257,8 +257,8 @@ pub(super) static FIG7: Experiment = Experiment {
               this page compares nothing with the figure. The paper does not say how its mice \
               arrived; 1 MB every 70 ms, as here, is an offered load of 114 Mbit/s. The row \
               `aggregate goodput` is SABUL's.",
-    learned: "Short connections spend their time in slow start. A queue that other flows keep full \
-              costs short connections losses and delay: the mice lose \
+    learned: "Short connections spend their time in slow start. When other flows fill the \
+              queue, short connections suffer losses and delay: the mice lose \
               {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} % of their goodput with one SABUL \
               flow, {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % with five, and \
               {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine. SABUL itself \

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_file_is_the_same_and_a_new_one_is_another() {
+    fn a_rename_keeps_the_version_of_a_file_and_a_replacement_changes_it() {
         let folder = MemoryFolder::new(100);
         folder.put(OsStr::new("a"), b"content".to_vec());
         let before = folder.look(b"a").unwrap();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_created_once_listed_in_order_and_removed() {
+    fn creating_a_name_twice_fails_and_names_are_listed_in_order_and_can_be_removed() {
         let folder = MemoryFolder::new(100);
         for name in [b"b", b"a", b"c"] {
             folder.create(name, 0o600).unwrap();
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn the_free_space_of_a_folder_is_reported_as_its_file_limit() {
         let folder = MemoryFolder::new(4321);
-        let room = folder.room().expect("it tells");
+        let room = folder.room().expect("the folder reports its room");
         assert_eq!((room.free, room.block, room.free_files), (4321, 0, None));
         assert_eq!(folder.device(), "memory");
     }

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_with_news_is_sent_once_an_interval() {
+    fn a_message_is_sent_only_with_news_and_at_most_once_an_interval() {
         let ms = |ms| Time::ZERO + Span::from_millis(ms);
         let mut every = Every::new(ms(5), 0.01);
         assert_eq!((every.due(), every.take(ms(90))), (None, None));

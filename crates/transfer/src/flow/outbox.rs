@@ -203,7 +203,8 @@ impl Shadow {
         outbox.send(message);
     }
 
-    /// Sends `message` by datagram only, if it fits one; it may be lost.
+    /// Sends `message` only as a datagram, which may be lost. Sends nothing if `message` does not
+    /// fit into one datagram.
     pub(crate) fn send(&mut self, message: &Message) {
         let Some(path) = self.path else { return };
         self.frame.clear();
@@ -268,12 +269,12 @@ mod tests {
     }
 
     #[test]
-    fn unread_messages_are_charged_to_the_memory_and_overflow_where_it_has_no_room() {
+    fn unread_messages_are_charged_to_the_memory_and_overflow_if_the_memory_is_full() {
         let budget = Budget::new(Bytes::mebi(64)).unwrap();
         let is_free = |mebi: usize| budget.messages().set(mebi << 20);
         let (outbox, mut outflow) = Outbox::new(budget.messages());
         outbox.send(piece(FREE / 2));
-        assert!(is_free(64), "every transfer may need this much");
+        assert!(is_free(64), "bytes up to `FREE` are not charged");
         (0..20).for_each(|_| outbox.send(piece(1 << 20)));
         // 20.5 MiB wait. The 19.5 MiB beyond `FREE` are charged, without fractions of a MiB.
         assert!(is_free(45) && !is_free(46));

@@ -77,7 +77,7 @@ pub(super) async fn hear(
                 hooks.on_message(&message);
                 if goes_on(&message) {
                     let have = offer.manifest.len();
-                    let what = "the other side announced a list of files of";
+                    let what = "the other side announced a manifest of";
                     let what = format!("{what} {len} bytes, and sent {have} of them");
                     return Err(Error::new(ErrorKind::Unreachable, what).into());
                 }

@@ -33,7 +33,7 @@ struct Place {
 }
 
 impl Control {
-    /// Sends to the group, and keeps the session for the keys.
+    /// Sends to the group, and keeps a session with the server, which sends the group's keys.
     pub(in crate::channel) async fn speak(
         self,
         first: Link,
@@ -85,7 +85,7 @@ impl Control {
             let told = tokio::select! {
                 error = &mut silent => return Err(error),
                 () = finished.notified() => {
-                    // If the close fails, a further session must end too.
+                    // If the close fails, this notification ends the retries or the next session.
                     finished.notify_one();
                     return writer.close(reader, None).await;
                 }
@@ -105,8 +105,8 @@ impl Control {
         }
     }
 
-    /// Sends the program's messages once the server has described the group. Returns only with an
-    /// error.
+    /// Sends the program's messages, beginning when the server has described the group. Returns
+    /// only with an error.
     async fn send(&self, mut places: watch::Receiver<Option<Place>>, finished: &Notify) -> Error {
         let mut feed = Program { shared: self.shared.clone(), number: 0 };
         let mut speaking: Option<(Place, UdpSocket, Voice)> = None;
@@ -184,14 +184,14 @@ mod tests {
     use crate::channel::publish::{self, Wish};
 
     #[tokio::test]
-    async fn the_key_of_a_new_session_is_used_at_once_also_if_it_is_not_the_first() {
+    async fn the_key_of_a_new_session_is_used_at_once_even_if_the_session_had_an_earlier_key() {
         let (name, mode) = (Key::new("a").unwrap(), Mode::Multicast);
         let wish = Wish { name, mode, code: Code::None, datagram: None, interface: None };
         let (_source, control, _status) = publish::new(wish, 1);
         let address = "239.1.2.3:5000".parse().unwrap();
         let group =
             Group { address: GroupAddress::new(address).unwrap(), interface: None, hops: 1 };
-        // The sender has not seen the first key of the session, which the second has overwritten.
+        // The second key of the session has overwritten the first before the sender read the first.
         let [before, second] = [1, 3].map(|number| Epoch::new(number, Suite::Aes128Gcm));
         let place = |epoch: &Epoch, session| {
             let (key, author) = (epoch.of(1), Author::test(1));

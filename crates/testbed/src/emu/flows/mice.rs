@@ -109,8 +109,8 @@ impl Nest<'_> {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Starts each mouse at its time, or after the one before, on the sending host. Waits until all
-    /// have ended or the run stops.
+    /// Starts each mouse at its time, or after the end of the previous mouse, on the sending host.
+    /// Waits until all mice have ended or the run stops.
     fn send_all(&self, mice: &Mice) {
         let mut random = Random::new(self.run.scenario.seed ^ self.run.place as u64);
         let mut due = self.run.start();
@@ -171,8 +171,8 @@ impl Nest<'_> {
         });
     }
 
-    /// Receives a mouse's bytes. The sender waits until this end closes, so no other mouse has its
-    /// `port` meanwhile.
+    /// Receives a mouse's bytes. The sender keeps its `port` until this end closes `stream`, so two
+    /// mice in flight never have the same port.
     fn take(&self, stream: &TcpStream, port: u16) {
         let brought = AtomicU64::new(0);
         if let Err(error) = kernel_tcp::take(stream, self.tcp.window, &brought, &self.over) {

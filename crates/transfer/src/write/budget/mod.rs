@@ -332,8 +332,9 @@ impl MemoryPart {
         self.streamed.clone()
     }
 
-    /// Returns the limit on bytes that are granted to this transfer and not drained yet. `held` is
-    /// the current number of these bytes; the result is never less than `held`.
+    /// Adjusts the part to its fair share. Returns the limit on bytes that are granted to this
+    /// transfer and not drained yet. `held` is the current number of these bytes; the result is
+    /// never less than `held`.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
@@ -395,7 +396,7 @@ mod tests {
         let first = enter(&budget).unwrap();
         assert_eq!(mebi(first.room(Bytes::ZERO)), 382);
         let second = enter(&budget).unwrap();
-        // A grant is not taken back; the other transfer got the rest meanwhile.
+        // A grant is not taken back, so `second` has only the minimum until `first` drains data.
         assert_eq!(mebi(first.room(Bytes::mebi(382))), 382);
         assert_eq!(mebi(second.room(Bytes::ZERO)), 30);
         assert_eq!(mebi(first.room(Bytes::mebi(300))), 300);
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_expected_transfer_gets_its_part_despite_the_first_ones() {
+    fn the_last_expected_transfer_gets_its_part_even_if_earlier_ones_use_their_whole_grant() {
         for memory in [512, 8 * 32, 300] {
             let budget = Budget::expecting(Bytes::mebi(memory), 8).unwrap();
             let parts: Vec<MemoryPart> = (0..8)
@@ -466,7 +467,7 @@ mod tests {
             parts.push(budget.enter_for(one).await.unwrap());
             let mut third = pin!(budget.enter_for(one));
             let mut context = Context::from_waker(Waker::noop());
-            assert!(third.as_mut().poll(&mut context).is_pending(), "it has half of them");
+            assert!(third.as_mut().poll(&mut context).is_pending(), "the owner has half the parts");
             let _other = budget.enter_for(other).await.unwrap();
             assert!(third.as_mut().poll(&mut context).is_pending());
             parts.clear();
@@ -488,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_with_its_full_share_gets_the_reason() {
+    fn an_owner_with_its_full_share_is_refused_with_this_reason() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             // 70 MiB are enough for two transfers, and one owner gets half of that.
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_is_refused_with_the_least() {
+    fn too_little_memory_is_refused_and_the_advice_states_the_minimum() {
         let error = Budget::new(Bytes::mebi(31)).err().unwrap();
         assert_eq!(error.kind, ErrorKind::Usage);
         assert!(error.advice.is_some_and(|advice| advice.contains("at least 32Mi")));
@@ -510,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_without_memory_waits_and_gets_it_before_others_grow() {
+    fn a_waiting_transfer_gets_memory_before_other_transfers_grow() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_secs(60)).unwrap();
