@@ -15,8 +15,8 @@ use super::spoken;
 /// Maximum number of steps of a run.
 const STEPS: u32 = 500;
 
-/// Maximum number of polls at one moment, to which each target adds some for each block or segment.
-/// More polls count as a livelock.
+/// Base of the maximum number of polls at one moment: each target adds polls for each block or
+/// segment. More polls count as a livelock.
 pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.
@@ -63,7 +63,8 @@ pub(crate) const FLOW: FlowId = FlowId(7);
 
 const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// Maximum number of blocks of an object; with more, the model of the core would be slow.
+/// Maximum size of an object in blocks of full size; with a larger object, the model of the core
+/// would be slow.
 const MOST_BLOCKS: u64 = 12_000;
 
 /// Returns a setup that two ends could agree on.

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_or_no_word_is_refused() {
+    fn an_open_quote_and_an_empty_command_are_refused() {
         assert!(split_words("ssh 'a").is_err());
         assert!(split_words("  ").is_err());
     }

@@ -29,8 +29,8 @@ fn quick_experiments_give_the_committed_pages() {
     }
     assert!(
         found.is_empty(),
-        "a change of the code changed simulated values:\n  {}\nif the change is intended, run \
-         longhaul reproduce --update and say in the commit why",
+        "the code no longer gives the committed pages:\n  {}\nif the change is intended, run \
+         longhaul reproduce all --update and say in the commit why",
         found.join("\n  ")
     );
 }

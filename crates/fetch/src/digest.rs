@@ -129,7 +129,7 @@ impl fmt::Debug for Hasher {
 mod tests {
     use super::*;
 
-    // The digests of "abc", from RFC 1321 and FIPS 180-4.
+    // The digests of "abc", from RFC 1321 and FIPS 180-2.
     const MD5: &str = "kAFQmDzST7DWlj99KOF/cg==";
     const SHA256: &str = "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=";
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_of_the_published_digests_counts() {
+    fn the_strongest_of_the_published_digests_is_used() {
         let repr = format!("md5=:{MD5}:, sha-256=:{SHA256}:");
         let found = Digest::strongest(Some(&repr), None, None).unwrap();
         assert_eq!(found.name(), "SHA-256");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_digests_are_none() {
+    fn malformed_and_unknown_digests_are_ignored() {
         for wrong in [
             "",
             "sha-256",

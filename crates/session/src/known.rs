@@ -114,7 +114,7 @@ impl KnownServers {
                 CallOption::Pin
             ))
         };
-        // Neither of two concurrent copies may lose the other's line.
+        // The lock keeps concurrent commands from overwriting each other's lines.
         let rewriting = Rewriting::wait(&self.folder).map_err(trouble)?;
         match self.find(name)? {
             Some(known) if known.id == id => return Ok(()),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ids_for_one_server_are_an_error_and_of_equal_entries_the_first_counts() {
+    fn two_ids_for_one_server_are_an_error_and_the_first_of_equal_entries_is_found() {
         let (_folder, known) = known();
         let lines = format!("a:1 {A}\nb:1 {B}\na:1 {A}\n");
         std::fs::write(known.path(), &lines).expect("writable");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_lose_no_line() {
+    fn concurrent_additions_lose_no_line() {
         let (_folder, known) = known();
         std::thread::scope(|scope| {
             for port in 0..8 {

@@ -132,7 +132,7 @@ impl Lines {
         }
     }
 
-    /// Returns the exit status.
+    /// Prints the summary. Returns the exit status.
     pub(super) fn received(self, came: &StreamReceived, wrong: u64) -> u8 {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
         let bound = bound(came);

@@ -200,7 +200,7 @@ fn channel_continues((mode, carrier, fault, of): (&str, Carrier, Fault, Of)) {
 }
 
 #[test]
-fn a_channel_survives_20_s_without_network_or_server_with_no_duplicate_and_if_reliable_no_gap() {
+fn a_channel_survives_an_outage_of_20_s_without_duplicates_and_if_reliable_without_gaps() {
     let cuts = |mode| [Of::Sender, Of::Receiver].map(|of| (mode, Carrier::Quic, Fault::Cut, of));
     let modes = ["reliable", "latest", "datagram", "deadline"].into_iter().flat_map(cuts);
     let reliable = [
@@ -319,8 +319,9 @@ fn garbage_in_the_datagrams_of_a_stream_reaches_no_receiver_and_disturbs_no_stre
         for (block, payload) in garbage() {
             flow.send(block, &payload);
         }
-        // Symbols that do not match their heads (a frame of 250 bytes has symbols of 100, 100 and
-        // 50 bytes), and a frame longer than the announced 1000 bytes.
+        // A frame of 250 bytes has symbols of 100, 100 and 50 bytes. Each of these symbols
+        // contradicts its head, or the head has too many repairs, or its frame is longer than the
+        // announced 1000 bytes.
         let head = Head { frame: 9, index: 1, repairs: 0, length: 250, skipped: 0, at: 7 };
         for (head, symbol) in [
             (head, 99),
@@ -335,7 +336,7 @@ fn garbage_in_the_datagrams_of_a_stream_reaches_no_receiver_and_disturbs_no_stre
         }
         came(flow.sent.get(), 1).await;
     });
-    // Another sender with the same id replaces the hostile one.
+    // A new sender with the same client id replaces the first sender.
     let words = ["--test-pattern", "--frame=1000", "--fps=50", "--frames=20", "--deadline=20s"];
     let words = [&words[..], &["--receivers=1"]].concat();
     Child::spawn(&mut pair.of_name(["stream", "send"], "x", &words)).end().is(0, &[]);
@@ -347,7 +348,7 @@ fn garbage_in_the_datagrams_of_a_stream_reaches_no_receiver_and_disturbs_no_stre
 }
 
 #[test]
-fn garbage_in_a_channels_datagrams_reaches_no_subscriber_and_delays_no_message() {
+fn garbage_in_the_datagrams_of_a_channel_reaches_no_subscriber_and_stops_no_honest_message() {
     let pair = Pair::of_services("channel=rw");
     let words = ["--json", "--count=1"];
     let mut subscriber = Child::spawn(&mut pair.of_name(["channel", "receive"], "x", &words));

@@ -76,7 +76,7 @@ fn values_are_put_read_listed_watched_and_deleted() {
         .is(1, &["was not changed: it has version"]);
     share(&pair, "put", "other", &["x", "--if-version=0"]).is(0, &[]);
     assert_eq!(share(&pair, "ls", "", &[]).is(0, &[]).stdout, ["other", "world/a"]);
-    // A late watcher first gets all existing values.
+    // A late watcher first gets all existing values below its prefix.
     let mut watch =
         Child::spawn(&mut pair.client.command(words(&pair, "watch", "world", &["--json"])));
     assert_eq!(watch.event(|event| event["event"] == "snapshot")["values"], 1);
@@ -106,7 +106,7 @@ fn presence_vanishes_with_the_command_that_holds_it() {
 }
 
 #[test]
-fn two_signals_of_one_press_end_the_command_cleanly() {
+fn two_signals_within_a_fifth_of_a_second_end_the_command_cleanly() {
     let mut pair = pair("share=rw");
     let held = words(&pair, "put", "here/me", &["hello", "--presence"]);
     let mut held = Child::spawn(&mut pair.client.command(held));
@@ -167,7 +167,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
     assert_eq!(made.0, 0);
     let (heard, _) = told(&pair, vec![begin(false, 5), put(true)]);
     assert_eq!(version(heard.last().cloned()), made, "it is the same edit");
-    // The edit of another program with the same number is a different edit.
+    // An edit of another program is a different edit, even if its number is the same.
     let (heard, _) = told(&pair, vec![begin(true, 6), put(false)]);
     assert_eq!(version(heard.last().cloned()), (1, 0));
 }
@@ -418,7 +418,7 @@ fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
 }
 
 #[test]
-fn a_server_refuses_false_values_in_each_message_and_continues() {
+fn a_server_refuses_invalid_values_in_each_message_and_continues() {
     let pair = pair("share=rw:w");
     let ask = |asked| Ask { asked: Some(asked) };
     let begin = || ask(Asked::Begin(Begin::default()));
@@ -519,7 +519,8 @@ fn reads_of_the_tree_that_succeed_are_logged_as_done() {
     watch.event(|event| event["event"] == "value");
     watch.signal(rustix::process::Signal::INT);
     watch.ended();
-    // Each of the five commands has one stream. `ls`, `export` and `watch` also open a watch.
+    // Each of the five commands opens one stream. `ls`, `export` and `watch` open a second stream
+    // for their watch.
     for _ in 0..8 {
         let ended = pair.server.child().event(|event| event["event"] == "ended");
         assert_eq!(ended["result"], "done", "{ended}");

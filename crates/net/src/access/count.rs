@@ -8,8 +8,8 @@
 /// Largest believable increase of a counter between two readings, in bytes: more than 1.6 Tbit/s
 /// for a tenth of a second means a reset or a wrap.
 const MOST: u64 = 20_000_000_000;
-/// Bytes of apparent other traffic that may turn out to be ours: the interface has counted our
-/// datagrams that still wait in a socket's buffer, but we have not.
+/// Maximum bytes of apparent other traffic that may turn out to be ours: datagrams in a socket's
+/// buffer, which the interface has counted and our program has not read yet.
 const WAITING: i64 = 32 << 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_waiting_in_our_socket_are_not_counted_twice_as_other_traffic() {
+    fn own_datagrams_mistaken_for_other_traffic_are_deducted_from_later_other_traffic() {
         let mut others = Others::default();
         assert_eq!(others.note(5_000, 0), 5_000);
         // The datagrams turn out to be ours.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_undercounts_hides_others_only_for_a_while() {
+    fn an_interface_that_undercounts_hides_at_most_32_mib_of_other_traffic() {
         let mut others = Others::default();
         for _ in 0..100 {
             assert_eq!(others.note(0, 10_000_000_000), 0);

@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn the_part_of_others_follows_their_use_step_by_step() {
         // Worked by hand. Others start with the least part, 10, and use 600: their estimate is 750
-        // and their part an even share, 500. They use 92 % and 60 % of their part: the part stays.
-        // They use 40 %: a tenth less, 450. They use 7 %: 0.7 of 450, 315. They use 80 %: a quarter
-        // more, 393.75.
+        // and their part an even share, 500. They use 92 % of their part: it stays, because it is
+        // the even share. They use 60 %: it stays. They use 40 %: a tenth less, 450. They use 7 %:
+        // 0.7 of 450, 315. They use 80 %: a quarter more, 393.75.
         let seen = [600, 460, 300, 200, 30, 252];
         let rates = rates(&mut FairShare::default(), &seen, 1, &[(LINK, 1.0)]);
         assert_eq!(rates, [500, 500, 500, 550, 685, 606]);

@@ -86,7 +86,7 @@ fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
 }
 
 #[test]
-fn the_window_that_the_application_sets_holds() {
+fn a_window_set_by_the_application_limits_the_blocks_in_flight() {
     let settings = set(&ROW, &[("window", 5.0)]);
     let mut out = Out::new(&Setup { settings, ..setup(1000) });
     out.run_for(10);
@@ -185,7 +185,7 @@ fn an_acknowledgement_takes_blocks_off_the_loss_list() {
 }
 
 #[test]
-fn lost_last_blocks_are_found_by_resending_the_last_and_all_count_as_lost_after_a_second() {
+fn in_silence_a_sender_resends_its_last_block_and_after_a_second_all_unacknowledged_blocks() {
     let mut out = Out::open(20);
     assert_eq!(out.run_for(20).len(), 20);
     // In silence the sender resends the last block after a timeout, and again after growing waits.
@@ -292,7 +292,7 @@ impl<R: Receiver + Default> In<R> {
 }
 
 #[test]
-fn a_gap_is_reported_immediately_and_again_after_two_three_four_round_trips() {
+fn a_gap_is_reported_immediately_and_again_after_two_then_three_then_four_round_trips() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0, 1, 5, 6, 9]);
     assert_eq!(inn.lost(ms(0)), [2..5, 7..9]);
@@ -323,7 +323,7 @@ fn a_late_block_is_reported_lost_and_its_repair_is_a_duplicate() {
 }
 
 #[test]
-fn a_gap_is_due_immediately_even_without_pending_repetitions() {
+fn the_report_of_a_gap_is_due_immediately_even_without_pending_repetitions() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0]);
     inn.said(ms(0));
@@ -389,7 +389,8 @@ fn the_release_resends_blocks_that_are_reported_again() {
         assert_eq!(out.run_for(1)[..2], [3, 4]);
     }
     assert_eq!(out.sender.accounting().retransmitted, 6);
-    // No flow window limits the sender: datagrams of 1032 bytes at 100 Mbit/s for 100 ms.
+    // No flow window limits the sender, so it sends at its rate: 100 Mbit/s for 100 ms are 1,211
+    // datagrams of 1032 bytes.
     assert!(out.run_for(100).len() > 1_200);
     let in_flight = out.sender.end.frontier.unacknowledged();
     out.run_for(1_000);
@@ -410,7 +411,7 @@ fn blocks_skipped_later_do_not_count_as_lost() {
 }
 
 #[test]
-fn a_receiver_without_missing_blocks_schedules_no_report() {
+fn a_receiver_without_missing_blocks_schedules_no_loss_report() {
     let mut inn = In::<SabulOrnlReceiver>::new(&setup(1000));
     inn.arrive(ms(1), 0..3);
     inn.said(ms(1));
@@ -469,7 +470,7 @@ fn each_signal_of_the_release_ends_an_interval_once_and_the_paper_has_no_signal(
 }
 
 #[test]
-fn a_sender_that_still_has_a_grant_or_is_finished_is_not_blocked_by_the_grant() {
+fn the_grant_blocks_a_sender_only_if_an_unsent_block_exceeds_it_and_no_lost_block_waits() {
     let blocked = |grant, next| {
         let settings = set(&ROW, &[("window", 1e6)]);
         let mut out = Out::new(&Setup { grant: Bytes::new(grant), settings, ..setup(3) });

@@ -112,7 +112,7 @@ mod tests {
         end.counts = FlowCounts { sent: Some(110), retransmitted: Some(10), ..end.counts };
         assert_eq!(end.waste(), Some(0.1));
         end.counts.blocks = Some(88);
-        assert_eq!(end.waste(), Some(0.1), "blocks of which some may not have been sent");
+        assert_eq!(end.waste(), Some(0.1), "an unfinished flow may not have sent all blocks");
         end.finished = true;
         assert_eq!(end.waste(), Some(0.25));
         (end.delivered, end.took) = (Bytes::new(1_000_000), Span::from_secs(2));
