@@ -54,8 +54,11 @@ impl Digest {
             pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
         };
         let bytes = |value: &str| BASE64.decode(value.as_bytes()).ok();
-        // A structured field puts a sequence of bytes between colons.
-        let quoted = |value: &str| bytes(value.strip_prefix(':')?.strip_suffix(':')?);
+        // A structured field puts a sequence of bytes between colons; parameters may follow.
+        let quoted = |value: &str| {
+            let value = value.split_once(';').map_or(value, |(value, _)| value.trim_end());
+            bytes(value.strip_prefix(':')?.strip_suffix(':')?)
+        };
         let repr = pairs(repr).into_iter().map(|(name, value)| (name, quoted(&value)));
         let digest = pairs(digest).into_iter().map(|(name, value)| (name, bytes(&value)));
         let md5 = content_md5.map(|value| ("md5".to_owned(), bytes(value.trim())));
@@ -144,6 +147,8 @@ mod tests {
     fn the_strongest_of_the_published_digests_is_used() {
         let repr = format!("md5=:{MD5}:, sha-256=:{SHA256}:");
         let found = Digest::strongest(Some(&repr), None, None).unwrap();
+        let with = format!("{repr};x=1");
+        assert_eq!(Digest::strongest(Some(&with), None, None), Some(found.clone()));
         assert_eq!(found.name(), "SHA-256");
         assert!(is_of_abc(&found));
         let old = format!("adler32=03da0195,SHA-256={SHA256}");

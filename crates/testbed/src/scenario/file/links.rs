@@ -258,6 +258,11 @@ impl<'s, 'a> Layers<'s, 'a> {
             let at = change.span("at")?.ok_or_else(|| change.missing("at"))?;
             let at = Time::ZERO + at;
             let over = change.span("over")?;
+            if over.is_some() && !change.has("rate") && !change.has("delay") {
+                return Err(
+                    change.error("over", "needs `rate` or `delay`, which then change slowly")
+                );
+            }
             let before = steps.len();
             let mut push = |change| steps.push(Step { at, change });
             match (change.rate("rate")?, over) {

@@ -499,6 +499,7 @@ fn the_limits_of_each_part_are_checked() {
         (changes("{ up = false }"), "lacks 'at'"),
         (changes("{ at = \"2s\", up = false }, { at = \"1s\", up = true }"), "not in order"),
         (changes("{ at = \"2s\", rate = 0, over = \"1s\" }"), "rate of zero"),
+        (changes("{ at = \"2s\", loss = 0.1, over = \"1s\" }"), "needs `rate` or `delay`"),
         (with("", "[all-links]\nqueue = \"1bdp\"\ndelay = 0").replace("10ms", "0ms"), "'bdp-rtt'"),
         (flow("protocol = \"\""), "cannot be ''; it is one of: rbudp"),
         (flow("protocol = \"gtp\"\nrate = 0"), "a rate of zero"),
