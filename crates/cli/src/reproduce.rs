@@ -254,7 +254,7 @@ fn failure(
     error.was_tried().then(|| (case.to_owned(), error.to_string()))
 }
 
-/// Emulates runs of state updates, those of one element of `paths` at the same time.
+/// Emulates runs of state updates. The runs of one element of `paths` run at the same time.
 #[cfg(target_os = "linux")]
 fn emulate_updates(
     emulator: &Emulator,

@@ -69,8 +69,8 @@ enum Behind {
 enum Way {
     /// Repair or code, whichever sends less on the measured path
     Auto,
-    /// All frames of a period as long as the deadline (at most 16Mi) are sent as one transfer; lost
-    /// datagrams are sent again
+    /// Frames are collected for as long as the deadline (at most 16Mi of frames), and sent as one
+    /// transfer; lost datagrams are sent again
     Payloads,
     /// Lost datagrams of a frame are sent again while they can be in time
     Repair,
@@ -229,7 +229,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
         let what = "frames and JSON lines cannot both go to stdout";
         return Err(Error::new(ErrorKind::Usage, what).advise("write frames to a file or folder"));
     }
-    // Frames for files are still wanted if nobody reads the events.
+    // If frames go to files, the command continues after the reader of stdout has gone.
     if output.is_stdout() || args.link.json && args.output.is_none() {
         console::cancel_with_stdout(&cancel)?;
     }

@@ -82,8 +82,8 @@ fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
     carriers.map(run).collect()
 }
 
-/// Returns the runs of an experiment in real time, by name; the runs of one list run at the same
-/// time. Only `quanta-fec` has any.
+/// Returns the real-time runs of an experiment, with their names. The runs of one inner list run at
+/// the same time. Only `quanta-fec` has real-time runs.
 pub fn in_real_time(experiment: &Experiment) -> Vec<Vec<(String, UpdatesRun)>> {
     let mut paths = Vec::new();
     for rate in REAL.into_iter().filter(|_| experiment.id == FEC.id) {

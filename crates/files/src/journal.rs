@@ -153,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn random_bytes_are_not_a_journal(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(Journal::decode(&bytes), None);
         }
     }

@@ -29,7 +29,7 @@ fn a_disk_slower_than_the_path_sets_the_rate_and_the_memory_suffices() {
 }
 
 #[test]
-fn a_receiver_that_reads_slower_than_the_path_sets_the_rate_and_is_named() {
+fn a_receiver_that_reads_slower_than_the_path_sets_the_rate_and_the_summary_says_so() {
     // Each call takes 20 ms longer. Datagrams are lost until the sender has found the rate.
     let slow = need!(slow_calls("recvmmsg", 20_000));
     let ended = push_to(&slow, 60_000_000);

@@ -19,7 +19,7 @@ fn path(wan: &Wan, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_second_copy_over_a_path_starts_from_the_rate_of_the_first() {
+fn a_copy_starts_from_the_rate_that_an_earlier_copy_over_the_path_remembered() {
     let wan = need!(Wan::new(link(100, 40, 0.001), MTU, 8_000_000));
     let copy = |way, words: &[&str]| {
         let summary = wan.start(way, words).end().summary();

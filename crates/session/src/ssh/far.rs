@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_range_that_was_given_and_has_no_free_port_gets_the_advice_to_widen_it() {
+    fn the_error_advises_a_wider_range_only_if_a_range_was_given() {
         let refused = |ports| {
             let open = |_| Err::<(), _>(std::io::Error::from(std::io::ErrorKind::AddrInUse));
             in_range(ports, open).unwrap_err().advice

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_noise_is_given_up_and_only_its_end_kept() {
+    fn the_reader_gives_up_on_endless_noise_and_keeps_only_its_end() {
         let (found, noise) = read(&vec![b'x'; MOST_NOISE * 3]);
         assert!(found.is_empty());
         assert_eq!((noise.len(), MOST_NOISE), (300, 65_536));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_4096_bytes_is_found_byte_by_byte_and_a_longer_one_is_noise() {
+    fn a_line_of_4096_bytes_that_arrive_one_by_one_is_found_and_a_longer_line_is_noise() {
         for (length, is_found) in [(4096, true), (4097, false)] {
             let mut line = [MARK.as_bytes(), &vec![b'x'; length - MARK.len()]].concat();
             line.push(b'\n');
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_and_words_survive_their_lines() {
+    fn offers_and_words_are_unchanged_after_encoding_and_parsing() {
         let offer = ContactOffer {
             id: ID,
             port: 1,

@@ -43,8 +43,8 @@ pub struct Wish {
     pub mode: Mode,
     /// The code for datagrams.
     pub code: Code,
-    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, at
-    /// most as on Ethernet.
+    /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server and
+    /// fits in an Ethernet frame.
     pub datagram: Option<u16>,
     /// The interface to the multicast group; `None` for the one that leads to the server.
     pub interface: Option<u32>,
@@ -167,8 +167,8 @@ pub enum Refused {
 }
 
 impl Source {
-    /// Takes a message. In the mode `latest`, it replaces a waiting message with the same key. In
-    /// other modes, waits while too many messages wait.
+    /// Takes a message. In the mode `latest`, the message replaces a waiting message with the same
+    /// key. In other modes, the call waits while the queue is full.
     ///
     /// # Errors
     /// [`Refused`].
@@ -349,7 +349,7 @@ impl Control {
             notes.take(told.as_ref(), 0);
             Ok::<_, Error>(())
         };
-        // The server opens the flow before it answers.
+        // Wait for the server's first message: the server opens the flow before it sends one.
         on_message(reader.read().await?, &mut out)?;
         loop {
             while let Some((message, _permit)) = feed.next() {

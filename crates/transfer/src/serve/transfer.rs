@@ -105,7 +105,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits until dead transfers of the same client have left the destination
+/// Waits until dead or resumed transfers of the same client have left the destination
 /// ([`Registered::make_way`]), and there is memory for this receiving transfer. If the transfer
 /// cannot start at once, tells the client, because data that arrive before the start may be lost.
 async fn let_in(
@@ -124,7 +124,8 @@ async fn let_in(
     }
     wire.outbox().send(Message::Wait(Wait { over: false }));
     let memory = entering.await?;
-    // The client now starts another flow, whose datagrams may arrive before the flow is known here.
+    // The client now starts another flow, or the flow of the request if that flow has not started
+    // yet. The datagrams of the flow may arrive before the flow is registered here.
     server.port.expect(terms.peer);
     server.port.announce(FlowId(request.flow), terms.peer);
     wire.outbox().send(Message::Wait(Wait { over: true }));
@@ -140,8 +141,9 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Another copy may have locked the files. The copy of a lost client ends in the idle
-        // timeout of a session. A living client may just be dropping its copy.
+        // Another copy may have locked the files. If the client of that copy is alive, wait only
+        // as long as it may take to drop the copy. If the client is lost, the copy ends within the
+        // idle timeout of its session.
         files.options.patience = if is_held { DROPPING } else { session::Settings::default().idle };
     }
     Ok(Arc::new(server.memory.enter_for(registered.peer).await?))
