@@ -30,8 +30,10 @@ impl Page {
                 let cells: Vec<&str> = row.split(" |").collect();
                 let [event, _, fields, ""] = cells[..] else { panic!("three cells: {row}") };
                 let event = event.trim_end_matches('`').to_owned();
-                let events: &mut BTreeMap<_, _> = sections.entry(section.clone()).or_default();
-                events.insert(event, quoted(fields).collect());
+                let events: &mut BTreeMap<_, BTreeSet<_>> =
+                    sections.entry(section.clone()).or_default();
+                // A section may have a row of this event for each of several commands.
+                events.entry(event).or_default().extend(quoted(fields));
             }
         }
         let mut page = Page(sections);
