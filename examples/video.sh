@@ -5,8 +5,8 @@
 #
 # The film is MPEG-TS of constant rate. If FILM.ts is missing, ffmpeg makes a film of 5 s.
 # RECEIVE FLAGS are flags of `stream receive`. Environment variables: LONGHAUL is the binary,
-# DEADLINE the longest time from the camera to the screen, WAY the method of `stream send` against
-# losses.
+# DEADLINE the longest time from reading a frame to its delivery, WAY the method of `stream send`
+# against losses.
 set -eu
 longhaul=${LONGHAUL:-longhaul} film=$(realpath "$1")
 shift

@@ -86,9 +86,9 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
     ])
 }
 
-/// Each seed has the scheme, the numbers of originals, repairs and bytes of a symbol, and a flag.
-/// If the flag is 1, each further byte says whether a symbol of an encoder's block is lost. If it
-/// is 0, invented symbols follow.
+/// Each seed has the scheme, the number of originals, the number of repairs, the bytes of a symbol,
+/// and a flag. If the flag is 1, each further byte says whether a symbol of an encoder's block is
+/// lost. If the flag is 0, invented symbols follow.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     // The target reads a byte n of at least 12 as the number n − 12.
@@ -328,7 +328,7 @@ fn manifests() -> Vec<Vec<u8>> {
         file("empty", 0, &[]),
         file("next", 3 * CHUNK, &[]),
     ];
-    let of = |shape, entries| Manifest::new(shape, entries).expect("a sound one").encode();
+    let of = |shape, entries| Manifest::new(shape, entries).expect("a sound manifest").encode();
     let folder = vec![entry("a", EntryKind::Folder), file("a/x", 1, &[])];
     vec![
         of(Shape::Contents, tree.clone()),
@@ -354,8 +354,8 @@ fn journals() -> Vec<Vec<u8>> {
     vec![bytes, torn, made]
 }
 
-/// Returns three runs with different setups. A run is a setup and 40 steps, which begin with the
-/// bytes of `steps` in turn.
+/// Returns three runs with different setups. A run is a setup and 40 groups of eight bytes. The
+/// first bytes of the groups are the bytes of `steps` in turn.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
         // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.
@@ -378,8 +378,8 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns one run for each kind of message that only some protocols have. A run has 12 turns. Each
-/// turn is `steps`, followed by a message of this kind with other numbers; the last of the `steps`
-/// receives this message.
+/// turn is `steps` and a message of this kind. The last of the `steps` receives the message, whose
+/// numbers differ from turn to turn.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {
@@ -511,7 +511,7 @@ fn client_sessions() -> Vec<Vec<u8>> {
         bytes
     };
     let offer = |shape, entries: Vec<Listed>, object_len| {
-        let manifest = Manifest::new(shape, entries).expect("a sound one").encode();
+        let manifest = Manifest::new(shape, entries).expect("a sound manifest").encode();
         let manifest_digest = blake3::hash(&manifest).as_bytes().to_vec();
         Message::Offer(Offer { manifest, manifest_digest, object_len, ..Offer::default() })
     };

@@ -15,7 +15,7 @@
 //! The path of a request is relative to the root of its token. Every file access goes through
 //! [`longhaul_files::Place`], as for `lh://`, so no name and no link can lead out of the root.
 
-#![allow(clippy::result_large_err, reason = "a request makes one reply, so its size costs little")]
+#![allow(clippy::result_large_err, reason = "the error is the reply, and a request has only one")]
 
 mod accept;
 mod answer;

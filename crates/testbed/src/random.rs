@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_is_spread_evenly_and_below_keeps_its_limit() {
+    fn unit_has_a_mean_of_one_half_and_below_stays_below_its_limit() {
         let mut random = Random::new(1);
         let n = 100_000;
         let mean = (0..n).map(|_| random.unit()).sum::<f64>() / f64::from(n);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_has_the_mean_of_the_geometric_law() {
+    fn failures_before_success_has_the_mean_of_the_geometric_law() {
         let mut random = Random::new(2);
         let (n, share) = (50_000, 0.02);
         let sum: u64 = (0..n).map(|_| random.failures_before_success(share)).sum();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponential_span_has_its_mean_and_spread() {
+    fn an_exponential_span_has_the_mean_and_median_of_its_law() {
         let (mut random, mean, n) = (Random::new(5), Span::from_millis(20), 20_000);
         let spans: Vec<f64> =
             (0..n).map(|_| random.exponential(mean).as_secs_f64() / 0.02).collect();

@@ -106,7 +106,7 @@ fn the_partial_file_of_another_user_is_kept() {
 }
 
 #[test]
-fn checksum_filters_lists_and_missing_folders_work_within_a_host() {
+fn a_local_copy_handles_checksums_filters_file_lists_and_missing_folders() {
     let here = Here::new();
     write(&here.at("t/x.dat"), b"x");
     write(&here.at("t/y.tmp"), b"y");
@@ -174,7 +174,7 @@ fn a_local_copy_warns_about_a_rate_and_refuses_a_pipe() {
 }
 
 #[test]
-fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
+fn a_local_copy_on_a_hanging_disk_ends_after_the_stall_timeout_or_at_a_signal() {
     let here = Here::new();
     write(&here.at("t/big"), &bytes(20 << 20, 1));
     // The disk hangs while the source is walked, before the first chunk, or at a chunk.

@@ -8,8 +8,8 @@ use crate::rig::{Pair, bytes, remains, write};
 #[test]
 fn objects_around_the_size_of_a_block_go_both_ways() {
     let pair = Pair::new();
-    // No block, one byte, and the block sizes for MTUs of 1500 and 9000 bytes with their
-    // neighbours.
+    // No block, one byte, and sizes around a block for MTUs of 1500 and 9000 bytes: the MTU less 60
+    // bytes of headers and seal.
     for size in [0, 1, 1439, 1440, 1441, 8939, 8940, 8941] {
         let name = format!("{size}");
         write(&pair.here.join(&name), &bytes(size, 5));
@@ -26,7 +26,7 @@ fn objects_around_the_size_of_a_block_go_both_ways() {
 }
 
 #[test]
-fn a_block_is_as_large_as_the_datagram_allows_and_objects_around_it_arrive() {
+fn objects_around_the_block_size_of_a_given_datagram_arrive_in_the_fewest_blocks() {
     let pair = Pair::new();
     write(&pair.here.join("x"), b"x");
     let summary = pair.cp(&[&"--datagram=1472", &"x", &pair.at("")]).summary();

@@ -32,7 +32,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// Starts or ends the fault of the connections through `relay`, or of `process`.
+    /// Starts or ends the fault: cuts the connections through `relay`, or freezes `process`.
     fn set(self, is_on: bool, relay: &Relay, process: &Child) {
         match self {
             Fault::Cut => relay.rules.cut.store(is_on, Ordering::Relaxed),
@@ -143,7 +143,7 @@ fn link_is_given_up(fault: Fault) {
 }
 
 #[test]
-fn a_link_that_was_cut_or_whose_reflector_was_frozen_until_it_was_given_up_loses_nothing() {
+fn a_linked_server_that_was_cut_off_or_frozen_until_the_other_gave_it_up_loses_nothing() {
     side_by_side([Fault::Cut, Fault::Frozen], link_is_given_up);
 }
 
@@ -171,8 +171,8 @@ fn a_subscriber_that_never_reads_delays_nobody() {
 }
 
 #[test]
-fn a_subscriber_with_repairs_whose_long_messages_fill_the_path_delays_no_other_client() {
-    // The subscriber's path is busy for four minutes with each message and its repairs.
+fn a_subscriber_whose_long_messages_and_repairs_fill_its_path_delays_no_other_client() {
+    // Each message and its repairs keep the subscriber's path busy for four minutes.
     let wan = need!(Wan::with_card(Rate::from_mbps(1), ",channel=rw", 16 << 20));
     let server = wan.server.as_ref().unwrap();
     let (id, url) = (format!("--server-id={}", server.id), format!("lh://{}/lab", server.address));

@@ -37,7 +37,7 @@ fn is_root(path: &str) -> bool {
 }
 
 #[test]
-fn every_file_is_named_by_a_mod() {
+fn every_file_is_found_by_cargo_or_named_by_a_mod() {
     let sources = sources();
     let texts: BTreeMap<&str, &Text> = sources.iter().map(|file| (&*file.path, file)).collect();
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ fn every_file_is_named_by_a_mod() {
 }
 
 #[test]
-fn parents_are_where_rust_looks() {
+fn parents_are_the_files_that_may_declare_a_module() {
     assert!(parents("crates/a/src/b/c.rs").contains(&"crates/a/src/b.rs".to_owned()));
     assert!(parents("crates/a/src/b/c.rs").contains(&"crates/a/src/b/mod.rs".to_owned()));
     assert!(parents("crates/a/src/b/mod.rs").contains(&"crates/a/src/lib.rs".to_owned()));

@@ -369,7 +369,7 @@ mod tests {
     use crate::time::Span;
 
     #[test]
-    fn each_flow_finishes_alone_and_is_unknown_after_its_removal() {
+    fn each_flow_finishes_independently_and_is_unknown_after_its_removal() {
         let (now, layout) = (Time::ZERO, Layout::whole(Bytes::new(2_000), 1_000).unwrap());
         let mut receiver = RbudpReceiver::default();
         for id in [1, 2] {

@@ -3,9 +3,10 @@
 //!
 //! If an answer was lost with a connection, the client sends the edit again with its old number. A
 //! server that has already applied the edit only returns the outcome (`super::writers`). If the
-//! edit never reached the server, the server makes the edit only if the key has no value that
-//! another writer has put since the program requested the edit. The client asks for its presence
-//! again on each new connection, and reports a presence as lost if the server does not restore it.
+//! edit never reached the server and has no [`Wish::version`], it conflicts with a value of another
+//! writer that the client did not know when the program requested the edit. The client asks for its
+//! presence again on each new connection, and reports a presence as lost if the server does not
+//! restore it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -63,8 +64,8 @@ pub struct Hold {
     pub value: Arc<[u8]>,
     /// The presence's version.
     pub version: u64,
-    /// Whether the presence was put under a condition. Such a presence is lost once it has
-    /// vanished.
+    /// Whether the presence was put under a condition. If such a presence has vanished, the server
+    /// does not create it again.
     pub is_strict: bool,
 }
 

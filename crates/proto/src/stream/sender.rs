@@ -48,8 +48,8 @@ pub struct Settings {
     pub overflow: Overflow,
     /// Maximum number of frames that wait behind the frame being sent; 0 counts as 1.
     pub waiting: usize,
-    /// Whether frames have no repairs; the sender then keeps sent frames for some time, for
-    /// requests for lost symbols.
+    /// Whether frames have no repairs. The sender then keeps sent frames for some time, because
+    /// receivers may request lost symbols.
     pub keeps: bool,
 }
 
@@ -64,7 +64,7 @@ struct Queued {
     head: Head,
     shape: Shape,
     at: Time,
-    /// As how many frames it counts when it is skipped.
+    /// Number of frames that [`Sender::skipped`] counts if this frame is skipped.
     frames: u32,
 }
 
@@ -80,7 +80,7 @@ pub struct Sender {
     kept: Kept,
     resent: u64,
     next: u32,
-    /// The number after the last frame with a sent symbol.
+    /// The number after the last frame whose sending has begun.
     begun: u32,
     skipped: u64,
     /// Datagrams of the current burst that may still leave.
@@ -150,7 +150,8 @@ impl Sender {
     /// # Panics
     /// As [`Sender::offer`].
     pub fn offer_payload(&mut self, now: Time, length: u32, frames: u32) -> Result<u32, Full> {
-        // While symbols are sent again, the next frame to send waits too.
+        // While symbols are sent again, `current` can be empty: the next frame to send is then in
+        // `waiting`.
         let unsent = usize::from(self.current.is_some()) + self.waiting.len();
         let full = unsent > self.settings.waiting.max(1);
         let ended = self.next > LAST_FRAME;

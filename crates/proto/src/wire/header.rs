@@ -125,7 +125,7 @@ mod tests {
     const BYTES: [u8; 16] = [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
     #[test]
-    fn the_bytes_are_those_of_the_wire_format() {
+    fn a_header_has_the_bytes_of_the_wire_format() {
         let mut out = [0; Header::LEN];
         HEADER.encode(&mut out);
         assert_eq!(out, BYTES);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_grow_to_the_largest_and_the_last_one_has_the_digest_of_all() {
+    fn parts_grow_to_the_largest_size_and_the_last_part_has_the_digest_of_the_content() {
         const MIB: usize = 1 << 20;
         let content: Vec<u8> = (0..17 * MIB + 5).map(|at| (at / 3) as u8).collect();
         let all = Some(*blake3::hash(&content).as_bytes());

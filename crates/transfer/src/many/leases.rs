@@ -36,7 +36,7 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct Lease {
     chunks: RangeSet,
-    /// The source's recent rate in chunks a second, once measured.
+    /// The source's recent rate in chunks a second; `None` before the first measurement.
     rate: Option<f64>,
     silent: bool,
     /// Whether the source has asked for a lease before.
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_source_takes_all_and_the_next_half_of_the_longest_lease() {
+    fn the_first_source_takes_all_and_a_later_one_takes_half_of_the_longest_lease() {
         let mut leases = leases(100, 3);
         assert_eq!(given(&mut leases, 0), [0..100]);
         assert_eq!(leases.next(0), None);
@@ -308,14 +308,14 @@ mod tests {
         assert_eq!(given(&mut leases, 0), [0..34]);
         assert_eq!(given(&mut leases, 1), [34..67]);
         bring(&mut leases, 0..34);
-        // The third source is absent, so the others take its part by halves.
+        // The third source is absent. Each further lease takes half of what is left of its part.
         assert_eq!(given(&mut leases, 0), [67..84]);
         bring(&mut leases, 34..84);
         assert_eq!((given(&mut leases, 0), given(&mut leases, 1)), (vec![84..92], vec![92..96]));
     }
 
     #[test]
-    fn a_fast_source_takes_enough_that_both_finish_together() {
+    fn a_fast_source_takes_so_many_chunks_of_a_slow_one_that_both_finish_together() {
         let mut leases = leases(100, 2);
         given(&mut leases, 0);
         given(&mut leases, 1);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_chunks_of_a_slow_source_are_leased_twice_to_a_faster_one_only() {
+    fn only_a_faster_source_gets_a_second_lease_of_the_last_chunks_of_a_slow_source() {
         let mut leases = leases(6, 3);
         given(&mut leases, 0);
         leases.set_rate(0, 1.0);
@@ -338,7 +338,7 @@ mod tests {
         let again = leases.next(1).unwrap();
         assert_eq!((again.chunks, again.taken), (vec![0..6], Vec::new()));
         assert_eq!(leases.settle(3), [0, 1]);
-        // Two sources are enough for these chunks.
+        // No chunk is leased a third time.
         leases.set_rate(2, 100.0);
         assert_eq!(leases.next(2), None);
     }

@@ -63,8 +63,8 @@ impl Slow {
         None
     }
 
-    /// Returns whether the source is slow now, or is slow in the mean of the current period and has
-    /// not recovered.
+    /// Returns whether the source is slow now, or is slow in the mean of the current slow period
+    /// and has not recovered.
     fn is_slow(&mut self, now: Instant, rate: f64, passed: f64) -> bool {
         let little = self.usual.0 * SLOW;
         let Some(stretch) = self.stretch.as_mut() else { return rate < little };
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_arrive_in_pairs_do_not_end_a_slow_period() {
+    fn pairs_of_chunks_do_not_end_a_slow_period_and_a_third_of_the_usual_rate_is_not_slow() {
         let (mut slow, mut at) = (Slow::default(), Instant::now());
         watch(&mut slow, &mut at, 20, [60, 180]);
         let mut reported = Vec::new();

@@ -79,7 +79,7 @@ pub struct Sync {
     pub sequence: u64,
 }
 
-/// Says that a round over a segment has been sent, and requests a report.
+/// Says that a round of a segment has been sent, and requests a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The segment.
@@ -113,7 +113,7 @@ impl core::fmt::Display for WireError {
             WireError::TooLong => "a control message is longer than 64 KiB",
             WireError::Malformed => "a control message cannot be read",
             WireError::Unknown => "a control message is empty or of a kind that is not known",
-            WireError::Range => "a control message holds an impossible value, or lacks one",
+            WireError::Range => "a control message has an impossible value, or lacks a value",
         })
     }
 }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_and_error_rates_survive_the_wire() {
+    fn syncs_and_error_rates_survive_the_wire_and_invalid_error_rates_are_refused() {
         let rate = ErrorRate { sequence: 4, rate: 7_900, restart: None };
         let restart = ErrorRate { restart: Some(0), ..rate };
         let sync = Control::Sync(Sync { sequence: 9 });
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_and_loss_lists_survive_the_wire() {
+    fn acknowledgements_and_loss_lists_survive_the_wire_and_invalid_ones_are_refused() {
         let ack = Control::Ack(Ack { sequence: 3, next: 70, received: 90 });
         assert_eq!(Control::decode(&encoded(&ack)), Ok(ack));
         let decodes = |next, received| {
@@ -315,7 +315,7 @@ mod tests {
     fn a_selective_acknowledgement_survives_the_wire_and_invalid_ones_are_refused() {
         let closing = Some(Closing { highest: 1 << 39, fresh: 1 << 30 });
         for closing in [None, closing, Some(Closing { highest: 0, fresh: 0 })] {
-            // The largest possible list.
+            // A report of the largest possible size.
             let report = Report::fill(9, 0, 0..60_000, runs_of((0..60_000).step_by(2)).into_iter());
             let selective = Control::Selective(Selective { sequence: u64::MAX, report, closing });
             let bytes = encoded(&selective);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_done_has_a_round_and_a_number_of_a_datagram() {
+    fn a_done_with_round_zero_or_a_too_high_packet_number_is_refused() {
         let decodes = |round, highest| {
             let highest = PacketNumber(highest);
             let done = Control::Done(Done { segment: 1, round, sent_to: 7, highest });
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_runs_of_1100_bytes_covers_its_whole_slice() {
+    fn a_report_whose_runs_take_1100_bytes_covers_its_whole_slice() {
         let end = |count| {
             let missing = (0..count).map(|n| 2 * n..2 * n + 1);
             let report = Report::fill(3, 1, 0..60_000, missing);
@@ -447,7 +447,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slices_of_a_report_fit_and_name_exactly_the_missing_blocks(
+        fn successive_reports_fit_into_messages_and_name_exactly_the_missing_blocks(
             seed: u64, count in 1u32..60_000, one_in in 1u64..2_000,
         ) {
             // A small generator instead of proptest's, which shrinks a set of this size slowly.
@@ -476,7 +476,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_message_or_an_error(
+        fn any_bytes_are_an_error_or_a_message_that_survives_the_wire(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
         ) {
             if let Ok(control) = Control::decode(&bytes) {
