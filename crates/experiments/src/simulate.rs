@@ -118,7 +118,7 @@ fn series(flow: &sim::FlowOutcome) -> Vec<Sample> {
                 at: point.at.since(Time::ZERO).as_secs_f64(),
                 goodput: rate.as_bps() as f64 / 1e6,
                 reported_lost: (point.reported_lost - before.reported_lost) as f64,
-                // A coded symbol counts as a duplicate until it replaces a block.
+                // The count can fall: a coded symbol is a duplicate until it replaces a block.
                 duplicates: point.duplicates.saturating_sub(before.duplicates) as f64,
             });
         }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn every_core_works_on_a_run_at_the_same_time() {
+    fn every_core_works_on_an_item_at_the_same_time() {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (begun, another) = (Mutex::new(0), Condvar::new());
         let wait = |place: &usize| {

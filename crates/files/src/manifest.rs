@@ -37,7 +37,8 @@ pub const MAX_PATH: usize = 4096;
 /// Maximum number of holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
-/// Memory of an entry in bytes, without its name, its holes and its link target.
+/// Memory of an entry in bytes, without its name, its holes and its link target: the entry, and 40
+/// bytes that the object's layout and a destination keep for it.
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
 /// Maximum bytes of an entry's encoding in addition to its name, its holes and its link target.
@@ -309,7 +310,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Sets the permission bits of the source folder, if this is the content of a folder.
+    /// Sets the permission bits of the source folder, if the manifest is the content of a folder.
     pub(crate) fn with_folder_mode(self, mode: Option<u32>) -> Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
     }
@@ -584,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_charges_its_entries_names_holes_and_targets() {
+    fn the_memory_of_a_list_includes_its_entries_names_holes_and_link_targets() {
         let mut listing = Listing::default();
         assert_eq!((listing.len(), listing.bytes()), (0, 0));
         let folder = listing.add(None, b"folder", listed("", Kind::Folder).entry());

@@ -154,7 +154,8 @@ fn used(sent: &[u32], loss: LossRatio) -> Vec<u8> {
     sent.iter().map(of).collect()
 }
 
-/// Symbols that have arrived for chunks that miss more blocks than they have symbols.
+/// The arrived symbols of chunks that cannot be restored yet: more blocks are missing than symbols
+/// have arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting {
     /// For each chunk, a bit for each of its symbols.
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_has_one_name_in_the_core_and_one_number_in_a_header() {
+    fn a_symbol_has_one_block_in_the_core_and_one_number_in_a_header() {
         let layout = layout();
         for chunk in 0..5 {
             for number in [0, 1, 127] {
@@ -225,14 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn no_symbol_is_beyond_the_object_or_of_blocks_that_cannot_be_coded() {
+    fn a_chunk_beyond_the_object_or_with_blocks_that_cannot_be_coded_has_no_symbols() {
         let layout = layout();
         assert_eq!(Symbol { chunk: 5, number: 0 }.block(&layout), None);
         assert_eq!(Symbol { chunk: u64::MAX, number: 0 }.block(&layout), None);
         for number in [0, 42, (1 << 47) - 1, (1 << 47) + 5 * 128, (1 << 48) - 1, u64::MAX] {
             assert_eq!(Symbol::numbered(&layout, number), None, "{number}");
         }
-        // The second chunk of the last segment, a segment beyond the object, and the highest index.
+        // Segment 2 has no second chunk, segments 3 and 9 do not exist, and no symbol of segment 0
+        // has the highest index.
         for (segment, index) in [(2, INDEX | 128), (3, INDEX), (0, u32::MAX), (9, u32::MAX)] {
             assert_eq!(Symbol::of(&layout, Block { segment, index }), None, "{segment} {index}");
         }
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_has_enough_symbols_to_fail_once_in_a_hundred_or_shares_the_budget() {
+    fn a_round_has_the_lowest_failure_probability_within_the_budget_or_shares_the_budget() {
         let losses = |loss| Losses::independent(LossRatio::new(loss).unwrap());
         let five = losses(0.05);
         // P(Bin(36 + m, 0.05) > m) is 0.129, 0.048, 0.016, 0.0045 for 3 to 6 symbols.
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_round_that_almost_surely_needs_another_keeps_the_symbols_that_may_be_too_many() {
+    fn a_first_round_that_probably_needs_another_sends_only_symbols_that_it_probably_uses() {
         let five = Losses::independent(LossRatio::new(0.05).unwrap());
         let first = |sent: &[u32], budget| amounts(sent, five, budget, true);
         // P(Bin(200 + m, 0.05) > m) is 0.366 for 11 symbols and 0.48 for 10. Each of the two chunks
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_count_once_and_those_of_too_many_chunks_are_dropped() {
+    fn a_repeated_symbol_counts_once_and_symbols_of_chunks_above_the_limit_are_dropped() {
         let mut waiting = Waiting::default();
         for number in [0, 5, 5, 127] {
             waiting.keep(Symbol { chunk: 3, number });

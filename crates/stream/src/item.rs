@@ -7,7 +7,7 @@ use crate::terms::Terms;
 /// An item of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A sender starts the stream, or replaces another.
+    /// A sender starts the stream, or replaces another sender.
     Begun(Terms),
     /// A frame.
     Frame(Received),
@@ -17,7 +17,7 @@ pub enum Item {
         first: u32,
         /// Number of the last frame.
         last: u32,
-        /// How many of them arrived, but were dropped for a slow reader.
+        /// How many of them arrived, but were dropped because the reader was slow.
         unread: u32,
     },
     /// The sender has ended the stream.

@@ -40,7 +40,7 @@ pub(crate) async fn connected(
     Ok((connection, session, peer))
 }
 
-/// Reconnects, for a service that keeps its connection.
+/// Reconnects a service whose connection was lost.
 pub(crate) struct Again {
     options: HostOptions,
     observer: Arc<dyn Observer>,

@@ -50,7 +50,7 @@ fn a_write_only_client_cannot_compare_contents() {
 }
 
 #[test]
-fn only_the_subfolder_is_visible() {
+fn a_client_reaches_only_the_subfolder_of_its_allow_entry() {
     let pair = Pair::with_rights(":rw:in", &[]);
     fs::remove_dir(pair.there.join("in")).unwrap();
     pair.cp(&[&pair.at("x"), &"."])
@@ -144,7 +144,7 @@ fn links_that_point_outside_a_tree_are_copied_as_links() {
 }
 
 #[test]
-fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
+fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out_of_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let reader = Host::new(&folder.path().join("reader"));
     let (whole, inner) = (format!("{}:rw", reader.id), Host::new(&folder.path().join("inner")));

@@ -16,7 +16,7 @@ fn place(disk: &Disk, path: &str) -> Place {
 
 /// A file's content may arrive before the sender says whether the existing file is equal.
 #[test]
-fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one() {
+fn content_that_arrives_before_the_answer_replaces_only_a_different_file() {
     let options = SinkOptions { checksum: true, ..Default::default() };
     let cases = [(content(1000, 1), 0), (content(1000, 2), 1), (vec![0; 1000], 1)];
     // A file that is copied alone is handled like a large file.
@@ -37,9 +37,9 @@ fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one()
 }
 
 #[test]
-fn content_before_the_answer_replaces_a_longer_file_with_the_same_start() {
+fn content_that_arrives_before_the_answer_replaces_a_longer_file_with_the_same_start() {
     let options = SinkOptions { checksum: true, ..Default::default() };
-    // Of files of different lengths, only those that are handled like large files are compared.
+    // A file whose length differs is compared only if it is handled like a large file.
     for (is_alone, compared) in [(true, 1), (false, 0)] {
         let ends = ends();
         write(ends.from.join("file"), &content(1000, 1));
@@ -65,7 +65,7 @@ fn an_equal_empty_file_is_kept_without_a_comparison() {
 }
 
 #[test]
-fn a_folder_in_place_of_a_small_partial_file_fails_a_large_file() {
+fn a_large_file_fails_if_a_folder_has_the_name_of_the_files_small_partial_file() {
     let ends = ends();
     write(ends.from.join("file"), &content(LARGE, 1));
     std::fs::create_dir(ends.to.join(bytes_path(&names::small(b"file")))).unwrap();
@@ -74,7 +74,7 @@ fn a_folder_in_place_of_a_small_partial_file_fails_a_large_file() {
 }
 
 #[test]
-fn zeros_before_the_answer_replace_a_file_that_has_shrunk_since_it_was_compared() {
+fn zeros_that_arrive_before_the_answer_replace_a_file_that_has_shrunk_since_it_was_hashed() {
     let options = SinkOptions { checksum: true, ..Default::default() };
     let ends = ends();
     write(ends.from.join("file"), &[0; 1000]);
@@ -88,7 +88,7 @@ fn zeros_before_the_answer_replace_a_file_that_has_shrunk_since_it_was_compared(
 }
 
 #[test]
-fn a_chunk_that_changes_after_the_comparison_is_requested_by_its_number_in_the_object() {
+fn a_chunk_that_changes_after_it_was_hashed_is_requested_by_its_number_in_the_object() {
     let ends = ends();
     for path in [ends.from.join("a"), ends.from.join("b"), ends.to.join("b")] {
         write(path, &content(LARGE, 1));
@@ -136,7 +136,7 @@ fn an_answer_that_a_file_is_equal_removes_the_partial_file_begun_before() {
 }
 
 #[test]
-fn only_a_copy_by_checksum_asks_about_a_file_of_another_time() {
+fn only_a_copy_by_checksum_asks_whether_a_file_with_another_time_is_equal() {
     for checksum in [false, true] {
         let ends = ends();
         write(ends.from.join("file"), &content(1000, 1));
@@ -163,7 +163,7 @@ fn an_outcome_counts_the_bytes_of_the_failed_files_only() {
 /// A file that is copied alone is handled like a large file: its folder is synced directly after
 /// the rename. An empty file is handled like a small file.
 #[test]
-fn only_names_that_are_not_on_disk_cost_a_sync_of_the_file_system() {
+fn finish_syncs_the_file_system_only_if_a_name_is_not_on_disk_yet() {
     for (size, is_synced) in [(1000, false), (0, true)] {
         let (from, to) = (Disk::new(1), Disk::new(2));
         let file = from.root().create(b"file", 0o644).unwrap();
@@ -220,7 +220,7 @@ fn a_new_file_takes_the_mode_of_the_file_that_it_replaces() {
 }
 
 #[test]
-fn a_dry_run_needs_no_lock_and_a_lock_that_fails_stops_no_copy() {
+fn a_dry_run_needs_no_lock_and_a_copy_runs_where_the_file_system_cannot_lock() {
     let ends = ends();
     std::fs::create_dir(ends.from.join("tree")).unwrap();
     let copy = |to: &Place, dry_run| {
@@ -263,7 +263,7 @@ fn a_dry_run_names_the_entries_that_could_not_be_created() {
 }
 
 #[test]
-fn a_dry_run_unlike_a_copy_repairs_no_file_and_removes_no_partial_file() {
+fn a_dry_run_unlike_a_copy_corrects_no_mode_or_time_and_removes_no_partial_file() {
     let ends = ends();
     for (name, size) in [("large", LARGE), ("small", 9), ("empty", 0), ("other", 9)] {
         write(ends.from.join(name), &content(size, 1));
@@ -291,7 +291,7 @@ fn a_dry_run_unlike_a_copy_repairs_no_file_and_removes_no_partial_file() {
 }
 
 #[test]
-fn a_copy_of_one_equal_file_leaves_nothing() {
+fn a_copy_of_one_equal_file_leaves_no_temporary_file() {
     let ends = ends();
     let from = ends.from.join("file");
     for path in [&from, &ends.to.join("file")] {
@@ -317,7 +317,7 @@ fn a_copy_whose_last_sync_fails_makes_no_link_and_is_unfinished() {
 }
 
 #[test]
-fn a_dropped_copy_names_its_complete_files_unless_their_sync_fails() {
+fn a_dropped_copy_gives_complete_files_their_final_names_unless_their_sync_fails() {
     for (sync, named) in [(10_000, 0), (0, 9)] {
         let (ends, to) = (ends(), Disk::new(2));
         (0..9).for_each(|number| write(ends.from.join(number.to_string()), b"x"));
@@ -440,7 +440,7 @@ fn a_link_does_not_replace_a_folder() {
 /// Each chunk but the last holds the end of a file and the start of the next one. The even chunks
 /// alone hold a part of every file, and there are more files than may be open.
 #[test]
-fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
+fn incomplete_small_files_are_closed_and_reopened_and_fail_if_their_partial_file_is_removed() {
     for removes in [false, true] {
         let ends = ends();
         write(ends.from.join("00"), &content(CHUNK / 2, 0));
@@ -471,7 +471,7 @@ fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
 /// A process trusts the chunks that it has written itself, so it does not detect the bad sector.
 /// Another process reads every chunk.
 #[test]
-fn a_later_attempt_of_one_process_does_not_read_what_an_earlier_one_has_left() {
+fn a_later_attempt_of_the_same_process_does_not_read_chunks_of_an_earlier_attempt() {
     let (from, to) = (Disk::new(1), Disk::new(2));
     let file = from.root().create(b"file", 0o600).unwrap();
     file.write_all_at(&content(LARGE, 1), 0).unwrap();

@@ -106,7 +106,6 @@ pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let frame = Bytes::new(u64::from(group) * u64::from(path.symbol));
     let per_second = 1.0 / wait.as_secs_f64();
     let needs = Needs { frame, per_second, deadline, epsilon: EPSILON, receivers: 1 };
-    // If no code is enough, each datagram has a repair.
     let repairs = plan(&needs, path, 0, Some(Way::Code)).map_or(group.into(), |plan| plan.repairs);
     let code = match repairs.min(MAX_REPAIRS.into()) as u8 {
         0 => Code::None,
@@ -135,14 +134,15 @@ mod tests {
     fn the_age_of_a_message_includes_its_wait_and_its_hop() {
         let path = Span::from_millis(50);
         let mut judge = Judge::new(Span::from_millis(100));
-        // The clocks differ by 1,000 s; the message waited 20 ms before it left.
+        // The clocks differ by about 1,000 s; the message waited 20 ms before it left.
         let departure = Departure::new(at(1_000_030), 1_000_010_000);
         assert_eq!(departure.age(), Span::from_millis(20));
         let bytes = [&departure.encode()[..], b"rest"].concat();
         assert_eq!(Departure::decode(&bytes), Some((departure, &b"rest"[..])));
         assert_eq!(Departure::decode(&bytes[..7]), None);
         assert_eq!(judge.born(at(500), departure, path), Some(430_000));
-        // This message took 30 ms longer than the first: in time. The next is 1 ms older.
+        // The hop takes 30 ms longer than the first, so the age is exactly the deadline. The last
+        // two messages are 1 ms older.
         let mut next = |waited: i64, arrived| {
             let departure = Departure::new(at(1_000_130), 1_000_130_000 - waited);
             judge.born(at(arrived), departure, path)

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_has_no_train_until_it_is_measured() {
+    fn the_rate_of_a_flows_first_train_is_unknown_until_it_is_measured() {
         let mut standing = standing();
         assert_eq!(standing.train(), None);
         standing.set_train(5e6);

@@ -133,9 +133,9 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
             let there = number_of(&calls, key);
             assert!(there >= *number, "cut {cut}: {key} is {there}, not {number}");
         }
-        assert!(calls.tree().revision() >= newest, "a revision comes twice");
+        assert!(calls.tree().revision() >= newest, "the tree lost a committed revision");
         let is_there = tried > 0 && number_of(&calls, &format!("k{}", tried % 3)) == tried;
-        assert_eq!(calls.known(WRITER, tried).is_some(), is_there, "cut {cut}: of edit {tried}");
+        assert_eq!(calls.known(WRITER, tried).is_some(), is_there, "cut {cut}: edit {tried}");
         let by = By { writer: WRITER, stream: u64::from(cut) + 1 };
         calls.begin(by, cut == 0, Some(0)).expect("there is room");
         // The power fails after up to 36 further operations.
@@ -152,7 +152,7 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
         drop(disk);
         medium = medium.after_cut(&mut chance);
     }
-    assert_eq!(committed.len(), 3, "no cut came after a commit");
+    assert_eq!(committed.len(), 3, "a key has no committed edit");
 }
 
 fn ask<T>(store: &Store, make: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
@@ -162,7 +162,7 @@ fn ask<T>(store: &Store, make: impl FnOnce(oneshot::Sender<T>) -> Command) -> T 
 }
 
 #[test]
-fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
+fn a_tree_answers_no_reads_until_its_file_opens_again_and_then_lacks_the_unstored_edit() {
     let medium = Medium::default();
     let (file, can_open) = (medium.clone(), Arc::new(AtomicBool::new(true)));
     let can = can_open.clone();
@@ -189,7 +189,7 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     can_open.store(false, Ordering::Relaxed);
     medium.0.lock().unwrap().left = Some(0);
     assert!(edit(4, 1).is_err(), "its outcome is unknown");
-    assert!(matches!(shown(), Err(Failed::Closed(_))), "4 was never made");
+    assert!(matches!(shown(), Err(Failed::Closed(_))), "the unstored edit must not be shown");
     let (sender, mut receiver) = oneshot::channel();
     store.order(Command::Next(Watcher::new(Prefix::ALL, None), sender));
     assert!(matches!(begin(2), Err(Failed::Closed(_))));
@@ -197,18 +197,18 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(anew.as_mut().poll(context).is_ready());
     can_open.store(true, Ordering::Relaxed);
-    assert!(matches!(shown(), Ok(Some(1))), "a refused edit is not there");
+    assert!(matches!(shown(), Ok(Some(1))), "the unstored edit is not there");
     let (_, piece) = receiver.blocking_recv().expect("the watcher has waited");
     let Piece::Snapshot { entries, .. } = piece else { panic!("{piece:?}") };
     assert_eq!(entries[0].1.value[7], 1);
-    assert!(matches!(edit(4, 1), Ok(Err(Failed::Refused(Refusal::Replaced)))), "it has to begin");
+    assert!(matches!(edit(4, 1), Ok(Err(Failed::Refused(Refusal::Replaced)))), "stream 1 is gone");
     assert!(matches!(begin(3), Ok(0)));
     assert!(matches!(edit(4, 3), Ok(Ok(_))));
     assert!(matches!(shown(), Ok(Some(4))));
 }
 
 #[test]
-fn edits_refused_because_of_an_unstored_change_get_the_error_of_the_disk_instead() {
+fn a_refusal_caused_by_an_unstored_change_is_replaced_by_the_error_of_the_disk() {
     let (first, mut opened) = (Medium::default(), 0);
     let (said, is_open) = std::sync::mpsc::channel();
     let (go, may_open) = std::sync::mpsc::channel();

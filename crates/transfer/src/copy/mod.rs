@@ -188,7 +188,7 @@ async fn run(
             }
             Err(End::Fatal(error)) => {
                 return match (lost_since, error.kind) {
-                    // A server that was connected once and cannot be reached now may come back.
+                    // The server accepted an earlier connection, so it may become reachable again.
                     (Some(_), ErrorKind::Unreachable) if !attempt.was_refused() => {
                         take_up(&mut lost_since, options, &error.to_string())?;
                         rest(&mut pause, &cancel).await?;

@@ -86,7 +86,7 @@ pub(crate) struct ReceiverCounters {
     /// Datagrams that the kernel dropped because a buffer was full.
     pub(crate) socket_lost: u64,
     /// Datagrams with data that arrived before the port knew their flow, and that the port dropped
-    /// by the limits of size and age for early datagrams.
+    /// because of the limits on the size and age of early datagrams.
     pub(crate) early_lost: u64,
     /// Genuine datagrams dropped because there was no memory for their chunk.
     pub(crate) memory_lost: u64,
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_senders_old_count_is_raised_to_the_number_of_arrivals() {
+    fn a_senders_old_counts_are_raised_to_the_receivers_counts() {
         let sender = SenderCounters { sent: 50, first: 49, retransmitted: 1, ..Default::default() };
         let from = Counters { sender, ..Counters::default() };
         let came = |received, distinct, highest| {
