@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_has_its_unit_and_shared_settings_are_not_per_source() {
+    fn values_need_their_units_and_shared_settings_are_not_per_source() {
         let row = registry::of_many();
         for rate in ["940M", "940Mbit/s", "0.94G", "117.5MB/s"] {
             let given = given(&["--receive-rate", rate]);

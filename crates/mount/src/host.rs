@@ -102,7 +102,7 @@ impl Host {
     /// Ends all requests, and waits until the connection is closed.
     pub(crate) async fn close(&self) {
         self.cancel.cancel();
-        // Requests that fail now need the lock, so it is released first.
+        // Requests that fail during the close take the lock, so it is released first.
         let connection = self.connection.lock().await.0.take();
         if let Some(connection) = connection {
             connection.close().await;

@@ -196,7 +196,7 @@ mod tests {
             let (mut batch, mut outlet) = (Batch::new(size), outlet());
             forward(&socket, &mut batch, &mut outlet, path, &filled(frames()));
             assert_eq!(outlet.place.withheld(), 100, "datagrams of {size} bytes");
-            // Without an address.
+            // The receiver has no path.
             forward(&socket, &mut batch, &mut outlet, None, &filled(frames()));
             assert_eq!(outlet.place.withheld(), 200);
         }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_does_not_fit_its_batch_is_withheld_and_the_others_are_sent() {
+    fn a_frame_with_a_too_large_datagram_is_withheld_and_the_others_are_sent() {
         let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).expect("loopback");
         let far = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let path = Some(Path { remote: far.local_addr().unwrap(), local: None });

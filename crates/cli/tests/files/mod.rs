@@ -1,4 +1,4 @@
-//! Copies of files and trees, servers and identities, with the real binary.
+//! Tests of copies, servers and identities with the real binary.
 
 mod copies;
 pub(crate) mod destination_trouble;

@@ -204,7 +204,7 @@ pub(super) static TABLE4: Experiment = Experiment {
               three senders, the receiver and the emulator share two cores, so all senders \
               together send less than half of what three links would carry. GTP requests no more \
               than the link carries and is much closer to the simulator; it loses some packets \
-              when late senders send in clumps.",
+              when senders wake late and send in clumps.",
     learned: "Senders that each use the receiver's whole link lose most of their packets at the \
               switch port before the receiver. RBUDP loses {RBUDP | loss} % (53 in the paper), \
               but fills the link. In the paper it had only 443 Mbit/s, because the \
@@ -307,9 +307,9 @@ pub(super) static TABLE5: Experiment = Experiment {
     },
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
               Mbit/s from one sender, by its section 5.2). The switch of the first table loses \
-              only the packets that its queue cannot hold. The second table uses GTP's loss of the \
-              paper, and for both hosts the sending rate of the paper's first RBUDP flow. This \
-              page assumes that a router that forwards at \
+              only the packets that its queue cannot hold. The second table uses the loss of the \
+              paper's GTP and, for both hosts, the sending rate of the paper's first RBUDP flow. \
+              This page assumes that a router that forwards at \
               ticks of its clock loses several packets in a row, 20 on average. Even so RBUDP's \
               goodput in the second table is {RBUDP, clumps | difference} % above the paper's: the \
               paper's router delivered less when it got more (834 of 879 Mbit/s at half rates, 701 \

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_interface_has_no_reading_and_causes_no_error() {
+    fn a_removed_interface_adds_no_bytes_and_causes_no_error() {
         let link = Link { index: u32::MAX >> 1, header: 42, card: None, last: Counted::default() };
         let mut watch = Watch { links: vec![link], ..Watch::default() };
         assert!(watch.is_due(Time::ZERO));

@@ -19,9 +19,9 @@ pub(super) struct Lane {
     /// The node at the link's end, possibly a host.
     pub(super) to: usize,
     pub(super) link: Link,
-    /// The time at which the last run was offered. The runs of several preceding links may come out
-    /// of order, but a link's time must not go back. So the forwarder offers a run that is due
-    /// earlier at this time.
+    /// The time at which the last run was offered. Runs of several preceding links may come out of
+    /// order, but a link's time must not go back. So the forwarder offers a run with an earlier due
+    /// time at `offered`.
     pub(super) offered: Time,
     pub(super) due: VecDeque<Run>,
     /// Bunched packets ([`Run::bunched`]) that the queue or CoDel dropped.
@@ -53,8 +53,8 @@ impl Lane {
         }
     }
 
-    /// Offers each packet of `run` to the link at the run's due time. Returns how many are now in
-    /// flight.
+    /// Offers each packet of `run` to the link at the run's due time. Returns how many will
+    /// arrive, with duplicates.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;

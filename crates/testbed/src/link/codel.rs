@@ -89,7 +89,7 @@ impl CoDelState {
         false
     }
 
-    /// The rest of the RFC's `dequeue` after a drop, for the next packet.
+    /// Completes the RFC's `dequeue` after `drop`. `late`: whether the next packet is late.
     fn finish(&mut self, codel: &CoDel, drop: Option<Drop>, late: bool) {
         let Some(drop) = drop else { return };
         if !drop.enters {
@@ -149,7 +149,7 @@ mod tests {
         Link::new(spec, 1)
     }
 
-    /// RFC 8289 §5 line by line, over a queue with packets in it. Only the test for a short queue
+    /// RFC 8289 §5 line by line, with a real queue of packets. Only the check for a short queue
     /// differs: it counts the bytes ahead of the packet, not the bytes after it.
     struct Rfc {
         arrivals: VecDeque<(usize, Time)>,

@@ -164,7 +164,7 @@ pub struct Link {
     schedule: Schedule,
     /// The rate at the current time.
     rate: RateCourse,
-    /// The rate when the queue's packets are sent.
+    /// The rate at the time when the offered packet leaves the queue.
     serves: RateCourse,
     random: Random,
     loss: LossState,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fate_except_arrival_counts_as_dropped_and_two_as_dropped_by_the_queue() {
+    fn all_fates_but_arrival_are_drops_and_queue_full_and_managed_are_drops_by_the_queue() {
         let arrives = Fate::Arrives(Passage { at: Time::ZERO, twice: false, turned_bit: None });
         let drops =
             [Fate::Lost, Fate::QueueFull, Fate::Managed, Fate::Policed, Fate::Down, Fate::TooLarge];
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_packets_have_used_the_rate() {
+    fn lost_packets_occupy_the_line_like_delivered_ones() {
         let spec = LinkSpec::path(Rate::from_mbps(100), Span::ZERO)
             .with_loss(Loss::Pattern([true, false].into()));
         let (_, fates) = offered(spec, 4, Span::ZERO, 1_500);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_even_and_keeps_the_order_by_default() {
+    fn jitter_is_uniform_and_keeps_the_order_by_default() {
         let (delay, spread) = (Span::from_millis(10), Span::from_millis(2));
         let jitter = |overtakes| LinkSpec {
             delay,
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_reordering_duplication_and_corruption_are_kept() {
+    fn reordering_duplication_and_corruption_have_the_configured_shares() {
         let (n, share) = (100_000u64, 0.03);
         let by = Span::from_millis(1);
         let spec = LinkSpec {
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_changes_what_comes_after_it() {
+    fn each_step_of_a_schedule_applies_from_its_time_on() {
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let step = |millis, change| Step { at: at(millis), change };
         let lossy = Loss::Independent(LossRatio::new(1.0).unwrap());
@@ -480,8 +480,8 @@ mod tests {
         assert_eq!(fates, expected);
     }
 
-    /// A link of 10 Mbit/s whose queue of 250 kB (200 ms) is full at 100 ms, then `change`, with a
-    /// packet of 1250 bytes per `every`. Returns the bytes that arrive between two times.
+    /// Fills the queue (250 kB, 200 ms) of a link of 10 Mbit/s just before `change` at 100 ms, then
+    /// sends a packet of 1250 bytes per `every`. Returns the bytes that arrive in `between` (ms).
     fn after_a_change(
         change: Change,
         control: QueueControl,
@@ -515,12 +515,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_leaves_at_the_new_rate_and_takes_what_fits_in_bytes() {
+    fn after_a_rate_change_a_full_queue_drains_at_the_new_rate_and_keeps_its_byte_limit() {
         let controls = [QueueControl::DropTail, QueueControl::CoDel(CoDel::default())];
         let rate = |mbps| Change::Rate(Some(Rate::from_mbps(mbps)));
         let over = Span::from_millis(200);
         let ramp = |mbps| Change::RateRamp { to: Rate::from_mbps(mbps), over };
-        // (change, every, from..until in ms, bytes at the new rate)
+        // (change, every, from..until in ms, expected bytes)
         let cases = [
             // The rate rises above the offered 500 Mbit/s: no loss. 250 kB drain in 2 ms.
             (rate(1_000), Span::from_micros(20), 102..202, 6_250_000),
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_loses_its_rate_lets_the_queue_go_first() {
+    fn when_a_rate_limit_is_lifted_waiting_packets_leave_at_once_and_in_order() {
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let spec = LinkSpec {
             framing: 0,

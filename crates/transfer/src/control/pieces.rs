@@ -39,7 +39,7 @@ impl Pieces {
         let follows = piece.chunk == self.chunk && piece.offset as usize == self.content.len();
         if !follows {
             let what = format!(
-                "a piece of chunk {} at {} does not follow {} bytes of chunk {}",
+                "a piece of chunk {} at offset {} does not follow the first {} bytes of chunk {}",
                 piece.chunk,
                 piece.offset,
                 self.content.len(),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_do_not_follow_are_refused() {
+    fn pieces_after_a_gap_or_of_a_too_large_or_unknown_chunk_are_refused() {
         let mut pieces = Pieces::new(6);
         pieces.take(piece(3, 0, 10, false)).unwrap();
         assert!(pieces.take(piece(3, 11, 5, true)).is_err());

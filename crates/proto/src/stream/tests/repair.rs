@@ -182,7 +182,7 @@ fn a_symbol_that_several_receivers_lack_is_sent_again_once_in_a_round_trip() {
 }
 
 #[test]
-fn a_receiver_gets_a_quarter_of_a_frame_and_16_symbols_and_leaves_others_their_share() {
+fn a_receiver_may_request_a_quarter_of_a_frame_plus_16_symbols_and_leaves_others_their_share() {
     // A receiver may request 100 / 4 + 16 = 41 symbols; 42 are refused.
     let (mut sender, all) = kept(100);
     assert_eq!(all.len(), 100);
@@ -210,7 +210,7 @@ fn a_receiver_gets_a_quarter_of_a_frame_and_16_symbols_and_leaves_others_their_s
 }
 
 #[test]
-fn sent_frames_take_at_most_64_mib() {
+fn kept_frames_take_at_most_64_mib_of_memory() {
     let deadline = Span::from_secs(60);
     let rate = Rate::from_mbps(1_000_000);
     let mut sender = Sender::new(Settings { keeps: true, rate, deadline, ..settings() });
