@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_written_with_few_digits() {
+    fn help_rounds_fractions_and_writes_an_exponent_if_that_is_shorter() {
         let option = |name| registry::find("tsunami").unwrap().option(name).unwrap();
         let number = [25.0 / 24.0, 1e9, 4_294_967_295.0, 1.2e-5, 0.001, 1e4]
             .map(|value| shown(option("slow-down"), value));

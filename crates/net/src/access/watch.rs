@@ -1,5 +1,5 @@
-//! Observes the host's access link for a receiver: the speed of the card, and the traffic of
-//! others. Others are all flows on the link that do not belong to the receiver.
+//! Observes the host's access link for a receiver: the speed of the card, and other traffic (all
+//! flows on the link that do not belong to the receiver).
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -147,7 +147,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn traffic_of_this_host_itself_is_not_watched() {
+    fn traffic_from_this_host_to_itself_is_not_watched() {
         let mut watch = Watch::default();
         watch.add(Ipv4Addr::LOCALHOST.into(), 1472);
         assert!(!watch.is_due(Time::from_nanos(1)));

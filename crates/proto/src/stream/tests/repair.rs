@@ -170,7 +170,7 @@ fn a_request_for_an_unknown_or_unfinished_frame_is_ignored() {
 }
 
 #[test]
-fn a_symbol_that_several_receivers_lack_is_sent_again_once_in_a_round_trip() {
+fn a_symbol_that_several_receivers_lack_is_resent_at_most_once_in_a_round_trip() {
     let (mut sender, _) = kept(8);
     sender.again(at(60), &request(0, &[(1, 2)]), 1);
     sender.again(at(60), &request(0, &[(2, 3)]), 2);
