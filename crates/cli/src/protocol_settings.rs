@@ -122,11 +122,15 @@ impl Form {
             let what = "the setting applies to all sources: write only the value, without a host";
             return Err(what.to_owned());
         }
-        let each = text.split(',').map(|part| {
+        let mut each: Vec<(String, f64)> = Vec::new();
+        for part in text.split(',') {
             let (source, value) = part.rsplit_once('=').ok_or("expected SOURCE=VALUE")?;
-            Ok((source.to_owned(), self.kind.parse(value)?))
-        });
-        each.collect::<Result<_, String>>().map(Given::Each)
+            if each.iter().any(|(other, _)| other == source) {
+                return Err(format!("{source} has two values"));
+            }
+            each.push((source.to_owned(), self.kind.parse(value)?));
+        }
+        Ok(Given::Each(each))
     }
 }
 
@@ -313,6 +317,7 @@ mod tests {
         assert_eq!(of(Of::All), [("receive-share", 0.85), ("weight", 1.0)]);
         let weight = flag("weight").form();
         assert!(weight.parse("h1=").is_err() && weight.parse("2,h1=1").is_err());
+        assert!(weight.parse("h1=2,h1=3").is_err());
     }
 
     #[test]
