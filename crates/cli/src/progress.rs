@@ -33,7 +33,7 @@ pub(crate) struct Calm {
 }
 
 /// A bar for the whole copy. Above it is a line for each of several sources; below it are the
-/// losses and the file's name. One line for all would exceed 80 columns.
+/// losses and the file's name. One line for all figures would exceed 80 columns.
 pub(crate) struct Bars {
     all: MultiProgress,
     overall: ProgressBar,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_tree_fits_a_terminal_of_80_columns() {
+    fn the_progress_of_a_large_tree_fits_a_terminal_of_80_columns() {
         let progress = but!(Progress::default(), bytes: 299_990_000_000,
             total_bytes: 300_000_000_000,
             files: 99_999,

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_admits_exactly_an_honest_senders_answer() {
+    fn each_request_admits_exactly_the_answers_of_an_honest_sender() {
         // Each request, and the indexes of the offers that answer it.
         for (paths, recursive, honest) in [
             (&["a"][..], false, &[0][..]),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_applies_to_files_below_the_names_of_the_request() {
+    fn a_size_filter_applies_to_files_below_the_names_of_the_request() {
         let admits = |paths: &[&str], limit, shape, entries: &[&str]| {
             filtered(paths, true, &[limit]).admits(&manifest(shape, entries)).is_ok()
         };
@@ -276,7 +276,7 @@ mod tests {
         assert!(!admits(&["t"], small.clone(), Shape::Named, &["t/", "t/x"]));
         assert!(admits(&["t"], large, Shape::Named, &["t/", "t/x"]));
         assert!(admits(&["t"], small.clone(), Shape::Named, &["t/", "t/d/", "t/d/x@"]));
-        assert!(admits(&["x"], small, Shape::File, &["x"]), "it was named itself");
+        assert!(admits(&["x"], small, Shape::File, &["x"]), "a name of the request");
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub struct Source {
 
 impl Source {
     /// Walks `places`. An unreadable part of a tree, or an unreadable place among several, becomes
-    /// one of the [`failures`](Source::failures); the rest continues.
+    /// one of the [`failures`](Source::failures); the walk continues.
     ///
     /// # Errors
     /// No source exists or can be read (`File`); a folder without `recursive`, two sources with the
@@ -249,9 +249,9 @@ impl Source {
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a
-    /// write changes any content. So the comparison detects changes before the read, whatever the
-    /// modification time, except one within the clock tick in which the walk looked and some writes
-    /// through memory maps.
+    /// write changes any content. So the comparison detects a change before the read, even if the
+    /// modification time is the old one. It misses a change within the clock tick in which the walk
+    /// looked, and some writes through memory maps.
     fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
         let file = match cached {
@@ -448,11 +448,11 @@ mod tests {
         };
         assert_eq!((after(0), after(1), after(2)), (vec![0], vec![0], vec![]));
         assert_eq!((after(3), after(10), after(11)), (vec![1], vec![1], vec![1]));
-        assert_eq!(after(0), [1, 0], "the last one used is last");
+        assert_eq!(after(0), [1, 0], "the most recently used file is last");
     }
 
     #[test]
-    fn a_chunk_outside_of_the_object_and_a_short_buffer_are_refused() {
+    fn a_chunk_outside_of_the_object_a_short_buffer_and_0_or_65536_sources_are_refused() {
         let top = tempfile::tempdir().unwrap();
         let mut source = source(top.path());
         assert_eq!(source.object().chunks(), 12);
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_several_sources_have_is_reported_as_theirs() {
+    fn a_name_in_two_sources_is_reported_as_a_conflict_of_the_sources() {
         let error = |reason, sources| {
             list_error(ManifestError { entry: Some("x".to_owned()), reason }, sources).what
         };
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_manifests_chunk_ends_with_the_manifest() {
+    fn the_last_chunk_of_the_manifest_is_short_and_reads_beyond_its_end_return_zeros() {
         let top = tempfile::tempdir().unwrap();
         let mut source = source(top.path());
         let encoded: Vec<u8> = (0..CHUNK + 9).map(|at| (at % 251) as u8).collect();
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_answers_for_each_chunk_of_the_file_and_for_no_other() {
+    fn a_comparison_matches_only_equal_chunks_within_the_file() {
         let top = tempfile::tempdir().unwrap();
         let mut source = source(top.path());
         let content = vec![1; CHUNK as usize];

@@ -107,7 +107,7 @@ async fn a_cancelled_copy_ends_with_an_error_that_is_resumable() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_loses_names_but_no_failure_and_slows_nothing() {
+async fn a_slow_reader_of_events_loses_names_but_no_failure_and_does_not_block_the_copy() {
     const FAIL: usize = 40;
     let rig = Rig::new();
     write_tree(&rig.here("run"), 400, 1 << 20);

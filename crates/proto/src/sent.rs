@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_gives_the_time_since_its_datagram_left_less_its_age() {
+    fn an_echo_gives_the_time_since_its_datagram_left_less_the_age_of_the_echo() {
         let mut log = SentLog::default();
         log.record(MS(0), PacketNumber(0), 10, RTT);
         log.record(MS(5), PacketNumber(10), 10, RTT);
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(log.sample(MS(20_000), echo(19_999, 0)), Some(Span::from_millis(1)));
     }
     #[test]
-    fn the_datagrams_of_a_256th_of_a_round_trip_share_a_departure_time() {
+    fn datagrams_sent_within_a_256th_of_a_round_trip_share_a_departure_time() {
         let sample = |later| {
             let mut log = SentLog::default();
             log.record(MS(0), PacketNumber(0), 10, RTT);

@@ -1,8 +1,8 @@
 //! A UDP socket that sends each packet of the control stream twice, as long as packets are few.
 //!
-//! A repair costs at least a round trip. With independent losses, a copy turns a loss ratio of 12 %
-//! into 1.4 %. QUIC drops the second of two equal packets (RFC 9000 section 12.3). A token bucket
-//! (the budget) limits the copies.
+//! A repair costs at least a round trip. With independent losses, a copy of each packet turns a
+//! loss ratio of 12 % into 1.4 %. QUIC drops the second of two equal packets (RFC 9000 section
+//! 12.3). A token bucket (the budget) limits the copies.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -152,7 +152,7 @@ mod tests {
         assert!(!budget.spend(after(9_000), 16_385) && budget.spend(after(9_000), 16_384));
     }
 
-    /// Counts sent packets; the first `failing` fail.
+    /// Counts calls of `try_send`; the first `failing` calls fail.
     #[derive(Debug, Default)]
     struct Counting {
         sent: Mutex<usize>,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_sends_all_twice_and_a_server_no_packet_of_a_handshake() {
+    fn a_client_sends_every_packet_twice_and_a_server_all_but_handshake_packets() {
         for (copies, first, times) in [
             (Copies::All, HANDSHAKE, 2),
             (Copies::All, 0x40, 2),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_except_sending_is_the_inner_sockets() {
+    fn calls_other_than_sending_return_the_result_of_the_inner_socket() {
         let twice = Twice::new(Arc::new(Counting::default()), Copies::All);
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(matches!(twice.poll_recv(&mut context, &mut [], &mut []), Poll::Ready(Ok(3))));

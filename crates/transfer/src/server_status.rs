@@ -117,7 +117,8 @@ pub struct RoomStatus {
 pub struct SharedTreeStatus {
     /// Keys that have a value.
     pub keys: u64,
-    /// The revision of the tree: at least the number of changes in this and earlier runs.
+    /// The revision of the tree: at least the number of changes in this and earlier runs. A restart
+    /// adds up to 4097.
     pub changes: u64,
     /// Active watches that have received all changes.
     pub watches: u64,

@@ -10,8 +10,8 @@ use super::Plan;
 use super::programs::{self, CaughtSignals, EXIT_TIME_LIMIT, Event, Events};
 use crate::console;
 
-/// Exit status if all flows stopped before the time limit, and one failed or is not
-/// [`finished`](FlowEnd::finished).
+/// Exit status of a run without programs, if all flows stopped before the time limit, and at least
+/// one failed or is not [`finished`](FlowEnd::finished).
 const EXIT_UNFINISHED: u8 = 1;
 
 pub(super) struct Played {
@@ -69,8 +69,8 @@ pub(super) fn play(
     let mut status = status?;
     if alone && [0, EXIT_TIME_LIMIT].contains(&status) {
         let all = flows.iter().all(|flow| flow.finished && flow.error.is_none());
-        // A flow that ran its full time counts as finished. So a run of endless flows, which ends
-        // at the time limit, has the status 0.
+        // Endless flows count as finished when the run stops them. So a run of endless flows, which
+        // ends at the time limit, has the status 0.
         status = match (all, status) {
             (true, _) => 0,
             (false, 0) => EXIT_UNFINISHED,

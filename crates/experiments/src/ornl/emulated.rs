@@ -344,11 +344,11 @@ pub(super) static FILE: Experiment = Experiment {
               1440 bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
     learned: "Many of the study's results describe its programs, not the protocols. Here the \
               protocols repeat few packets beyond those that the path dropped. Tsunami repeats \
-              {Tsunami | retransmitted} packets (the study's repeated 207,317), and in all four \
-              runs has at least the rate of the study's best. FOBS sends four datagrams in a \
+              {Tsunami | retransmitted} packets (the study's Tsunami 207,317), and in all four \
+              runs is at least as fast as in the study's best run. FOBS sends four datagrams in a \
               thousand too many, and has {FOBS, fastest * | difference} % more goodput than the \
               study's best run. SABUL repeats {SABUL | retransmitted} packets (the study's \
-              repeated 19,911); it is {SABUL, fastest * | difference} % faster than the study's \
+              SABUL 19,911); it is {SABUL, fastest * | difference} % faster than the study's \
               best run, and three times as fast as the worst. If the card drops packets instead of \
               making the host wait, SABUL has only {SABUL, a card that drops} Mbit/s, with {SABUL, \
               a card that drops | lost, as reported} reported losses. With the study's rates FOBS \

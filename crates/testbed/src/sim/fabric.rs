@@ -42,7 +42,7 @@ pub(super) struct Fares {
     pub(super) queue_full: u64,
 }
 
-/// A control message's bytes, and the number of its packets.
+/// A control message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
@@ -52,6 +52,7 @@ pub(super) struct Message {
     pub(super) on_stream: u64,
     /// How often the stream has repeated the message.
     pub(super) tries: u32,
+    /// References to the message: one for each of its packets.
     pub(super) uses: u32,
 }
 
@@ -225,7 +226,7 @@ impl Fabric {
         }
     }
 
-    /// Takes the first packet from a link's queue. Its arrival is the next event.
+    /// Takes the first packet from a link's queue. Call this when the packet arrives.
     pub(super) fn take_first(&mut self, index: u32) -> Option<Packet> {
         let wire = &mut self.wires[index as usize];
         let (_, packet) = wire.flying.pop_front()?;

@@ -1,8 +1,8 @@
 //! Surveys all replicas (requests the hashes of their objects), each in a separate task.
 //!
-//! The copy begins soon after more than half of the named sources agree, or once each was tried.
-//! The surveys of the other sources continue, with retries as [`CopyOptions`] allows. A source
-//! takes part once its object is known to be the same.
+//! The copy begins soon after more than half of the named sources agree, or when each source has
+//! been tried. The surveys of the other sources continue, with retries as [`CopyOptions`] allows. A
+//! source takes part as soon as its object is known to be the same.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,8 +27,8 @@ use crate::reach::transport::{FIRST_PAUSE, LONGEST_PAUSE, first_transport};
 use crate::reach::{Reached, SizeSearch, reach};
 use crate::session::{Identity, Settings};
 
-/// Limits of the extra time for the other sources once a majority agrees. Between these limits, it
-/// equals the time that the majority took.
+/// Lower and upper limit of the extra time for the other sources after a majority agrees. Between
+/// these limits, the extra time equals the time that the majority took.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 pub(super) struct Looked {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_majority_the_other_sources_get_as_much_time_again() {
+    fn the_other_sources_get_as_much_extra_time_as_the_majority_took_within_limits() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut enough = Enough::new(start);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn all_sources_count_as_tried_once_each_has_answered_or_failed() {
+    fn all_sources_count_as_tried_when_each_has_answered_or_failed() {
         let (report, mut some) = looks(&[(0, true), (1, false)]);
         assert!(!some.are_tried() && !some.are_over());
         assert_eq!(some.in_trouble().len(), 1);

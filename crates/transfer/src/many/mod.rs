@@ -196,8 +196,8 @@ fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOption
     let mut own = options.clone();
     own.settings = settings.unwrap_or(&options.settings).clone();
     if options.replicas {
-        // A single source has no stall limit: the others deliver its chunks. [`Standstill`] limits
-        // the whole copy.
+        // If one source stalls, the other sources deliver its chunks. So no source has a stall
+        // limit of its own; [`Standstill`] limits the whole copy.
         own.stall = std::time::Duration::MAX;
     }
     own
