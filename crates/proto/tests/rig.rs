@@ -71,7 +71,8 @@ pub(crate) struct Channel {
     pub(crate) stall: f64,
     /// Whether each reliable message is sent on the stream and also in a datagram.
     pub(crate) copies: bool,
-    /// Start and end of an outage: no datagram passes, and the stream delivers afterwards.
+    /// Start and end of an outage. A datagram sent in the outage is lost; a stream message sent in
+    /// the outage arrives after the outage.
     pub(crate) outage: Option<(Time, Time)>,
     /// When the receiving host sleeps; it reads the arrived data datagrams at the end of the sleep.
     pub(crate) asleep: Option<(Time, Time)>,
@@ -377,7 +378,8 @@ impl Rig {
         self.channel.outage.is_some_and(|(from, to)| (from..to).contains(&self.now))
     }
 
-    /// The arrival time of a datagram sent now, if it arrives.
+    /// The arrival time of a datagram sent now, without the flow's `further` delay; `None` if the
+    /// datagram is lost.
     fn fate(&mut self, bytes: Bytes, forward: bool) -> Option<Time> {
         if self.is_out() {
             return None;

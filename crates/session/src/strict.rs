@@ -1,5 +1,5 @@
-//! Checks that no other user can change a file of rights, trust or values, like sshd's
-//! `StrictModes`.
+//! Checks, like sshd's `StrictModes`, that no other user can change a file that security depends
+//! on: the key, the list of clients, the known servers, or the shared tree.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +10,7 @@ use longhaul_text::{quoted, reason};
 
 /// The mode bits that let other users write.
 const WRITABLE: u32 = 0o022;
-/// In such a folder, other users cannot replace this user's files.
+/// In a folder with this mode bit, other users cannot replace this user's files.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_the_root_folder_may_own_the_folders_above_that_of_the_file() {
+    fn the_owner_of_the_root_folder_may_own_the_folders_above_the_files_folder() {
         assert_eq!([0, 1, 2].map(|above| owners(7, 9, above)), [[0, 7, 7], [0, 7, 9], [0, 7, 9]]);
     }
 

@@ -61,7 +61,8 @@ pub(crate) struct Ingress {
     meter: Meter,
     arrivals: Arrivals,
     came: Arc<Came>,
-    /// Buffers from the relay. Their number is fixed: a slow relay loses datagrams.
+    /// Free buffers from the relay. Their number is fixed. While a slow relay has all of them,
+    /// datagrams are lost.
     spare: Receiver<Buffer>,
     relay: Sender<Work>,
     filling: Option<Buffer>,

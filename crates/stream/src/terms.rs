@@ -19,13 +19,13 @@ const RATES: (f64, f64) = (0.001, 10_000.0);
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 /// Maximum number of frames in a payload.
 const GROUP: u32 = 10_000;
-/// Bytes of the length before each frame of a payload.
+/// Bytes of the length field before each frame of a payload.
 pub(crate) const LENGTH: usize = 4;
 /// Maximum time in a message about the path.
 const LONGEST: Span = Span::from_secs(60);
 /// Maximum loss ratio that a sender adapts to: a lying receiver cannot make it send without limit.
 const LOSS: f64 = 0.1;
-/// Maximum burst in datagrams that a sender adapts to.
+/// Maximum length of a loss burst, in datagrams, that a sender adapts to.
 const BURST: f64 = 64.0;
 
 const MILLION: f64 = 1e6;
@@ -79,8 +79,8 @@ impl Terms {
         Ok(self)
     }
 
-    /// Returns the parameters for payloads. A payload joins the frames of one deadline (equation 9
-    /// of the Quanta paper), at most 16 MiB and [`GROUP`] frames.
+    /// Returns the parameters for payloads. A payload joins as many frames as are sent in the time
+    /// `deadline` (equation 9 of the Quanta paper), at most 16 MiB and [`GROUP`] frames.
     pub(crate) fn in_payloads(self) -> Terms {
         let Terms { frame, per_second, deadline, .. } = self;
         let bytes = frame.saturating_add(LENGTH as u32);
@@ -146,7 +146,7 @@ pub fn request(again: &Again) -> Result<Request, Error> {
     let is_right = ascends && ranges.iter().all(|(first, last)| first <= last);
     match first.len() == last.len() && (1..=MAX_RANGES).contains(&ranges.len()) && is_right {
         true => Ok(Request { frame: *frame, ranges }),
-        false => Err(wrong("this is not a request of lost symbols".into())),
+        false => Err(wrong("this is not a request for lost symbols".into())),
     }
 }
 
@@ -155,7 +155,7 @@ pub fn request(again: &Again) -> Result<Request, Error> {
 /// # Errors
 /// The text is no valid name.
 pub fn name(text: &str) -> Result<Key, Error> {
-    let what = |error| wrong(format!("this is not a name of a stream: {error}"));
+    let what = |error| wrong(format!("this is not a name of a stream or of a room: {error}"));
     Key::new(text).map_err(what)
 }
 
@@ -171,7 +171,7 @@ pub fn suite(cipher: &str) -> Result<Suite, Error> {
     })
 }
 
-/// Returns the keys of a flow with this `number`: 0 for control datagrams, and for data whose keys
+/// Returns the flow's keys with this `number`: 0 for control datagrams, and for data whose keys
 /// never change. Each higher number is an epoch, with new keys for the data to a receiver.
 pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
     FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
@@ -269,7 +269,7 @@ pub enum Phase {
         run: u64,
         /// The number of the data keys.
         epoch: u64,
-        /// The parameters of the stream.
+        /// The parameters of the stream, except `frame`, which the server's report lacks.
         terms: Terms,
         /// The round-trip time from the sender to the server.
         sender: Span,
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_symbols_has_ascending_ranges_and_not_too_many() {
+    fn a_request_for_symbols_has_ascending_ranges_and_not_too_many() {
         let of = |first: Vec<u32>, last: Vec<u32>| {
             request(&Again { frame: 7, first, last, receiver: 0 }).map(|request| request.ranges)
         };
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_has_the_frames_of_a_deadline_but_at_most_16_mib() {
+    fn a_payload_has_the_frames_sent_in_the_time_of_a_deadline_but_at_most_16_mib() {
         let griz = |frame: u32, deadline: u64| {
             let terms = terms(1_430, frame, 20_000, deadline, 1).expect("within the limits");
             let Terms { frame, per_second, group, .. } = terms.in_payloads();

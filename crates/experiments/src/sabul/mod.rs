@@ -1,8 +1,8 @@
 //! SABUL: rate control for long fat networks. Quoted sentences are from the paper.
 //!
-//! `tcp`: the introduction's TCP. `alone`: SABUL alone on a path (Figures 2 and 5, Table 1).
-//! `shared`: with other SABUL flows and with TCP (Figures 3, 4, 6, 7). `disks`: between disks
-//! (Table 2).
+//! `tcp`: TCP (introduction, Table 3). `alone`: SABUL alone on a path (Figures 2 and 5, Table 1).
+//! `shared`: SABUL with other SABUL flows and with TCP (Figures 3, 4, 6, 7). `disks`: SABUL between
+//! disks (Table 2).
 
 mod alone;
 mod disks;

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_twelve_mode_bits_and_its_count_of_entries() {
+    fn a_head_with_more_than_12_mode_bits_or_a_wrong_count_of_entries_is_refused() {
         let read = |mode, count, tail: &[u8]| {
             let encoded = [&head(Shape::Contents, mode, count)[..], tail].concat();
             Manifest::decode(&encoded).map(|found| found.folder_mode()).map_err(|why| why.reason)
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_shares_no_more_than_the_path_before() {
+    fn an_entry_cannot_share_more_bytes_than_the_path_before_has() {
         let read = |shared| {
             let mut encoded = head(Shape::Contents, None, 2);
             for wire in [

@@ -141,9 +141,9 @@ impl Frontier {
         sent + self.there.insert(blocks.start.max(self.next)..end)
     }
 
-    /// Records blocks that the receiver has from another source. Blocks that were sent, and are not
-    /// known to have arrived, no longer count against the grant, because the receiver does not
-    /// store them. Returns the part of the range within the object, if any.
+    /// Records blocks that the receiver has from another source. If such a block was sent, and is
+    /// not known to have arrived, it no longer counts against the grant: the receiver does not
+    /// store it again. Returns the part of the range within the object, if any.
     pub fn skip(&mut self, blocks: BlockRange) -> Option<Range<u64>> {
         let range = blocks.numbers(&self.layout);
         if range.is_empty() {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn first_blocks_go_in_order_a_segment_at_a_time_within_the_grant() {
+    fn first_sends_are_in_order_and_each_run_is_within_one_segment_and_the_grant() {
         let mut frontier = frontier(20_500);
         assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 0..10 }));
         assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 10..16 }));

@@ -247,8 +247,8 @@ impl SendingEnd {
         self.last_received.filter(|_| !self.silent).map(|last_received| last_received + silence)
     }
 
-    /// When to call again: for the pacer if `is_work`, and for the breaker. The protocol adds
-    /// its own timers with [`Wake::earlier`].
+    /// When to call again for the breaker and, if the protocol wants to send blocks (`is_work`),
+    /// for the pacer. The protocol adds its own timers with [`Wake::earlier`].
     pub fn next_wakeup(&self, is_work: bool) -> Wake {
         if self.is_at_rest() {
             return Wake::OnInput;

@@ -8,9 +8,9 @@ use crate::error::public::Error;
 use crate::options::Allow;
 use crate::session::allow;
 
-/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case. In the first form, a
-/// client without a mode may read and write, and a folder whose name looks like a mode needs a mode
-/// before it, as in `ID:rw:ro`.
+/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case. An id alone grants
+/// reading and writing of files. A folder needs a mode before it, as in `ID:rw:photos`, so that a
+/// mistyped mode is never taken for a folder.
 ///
 /// # Errors
 /// The id has a typing error, a mode is unknown, a service is unknown or repeated, or the subfolder

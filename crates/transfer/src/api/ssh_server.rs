@@ -12,7 +12,7 @@ use crate::serve::serve_over_ssh;
 /// A server for the one client whose ssh started this process, over standard input and output. The
 /// client can reach everything that the user of the process can reach.
 #[derive(Debug)]
-#[must_use = "a server runs once it is asked to serve"]
+#[must_use = "a server does nothing until `serve` is called"]
 pub struct SshServer {
     options: ServeOptions,
     ports: Option<(u16, u16)>,
@@ -150,7 +150,7 @@ mod tests {
                 writeln!(input, "longhaul-ssh/1 client id={id}").unwrap();
             }
             line.write_all(&[0]).unwrap();
-            // The client sees the end of its ssh channel, although it keeps its own end open.
+            // The server closes its output, although the client keeps the server's input open.
             output.read_to_string(&mut said).unwrap();
             let mut left = String::new();
             line.read_to_string(&mut left).unwrap();

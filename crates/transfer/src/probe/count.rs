@@ -137,7 +137,8 @@ impl Counter {
         Ok(Counter { port: port.clone(), flow, counted, before })
     }
 
-    /// Waits for the last of `sent` datagrams, whose sending took `span`, and returns the counts.
+    /// Waits until all `sent` datagrams have arrived, or no more are expected, and returns the
+    /// counts. `span` is the time that the sending took.
     pub(super) async fn finish(self, sent: u64, span: Span, rtt: Duration) -> ProbeCount {
         let began = tokio::time::Instant::now();
         let (mut before, mut changed) = (self.counted().received, began);

@@ -27,8 +27,9 @@ pub(in crate::sink) struct Remains {
 impl Large {
     /// Resumes the data of an earlier run, if any. A chunk in the journal counts as verified
     /// if its content matches its record. If `left` shows that the file is unchanged since an
-    /// earlier attempt of this process, the chunk counts without a read. With `distrust`, no chunk
-    /// counts before the comparison with the source.
+    /// earlier attempt of this process, the chunk counts without a read. With `distrust`, or with a
+    /// journal of another version of the source, no chunk counts before the comparison with the
+    /// source.
     pub(in crate::sink) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -44,8 +45,8 @@ impl Large {
         };
         let found = file.attributes()?;
         let untouched = left.take(&found);
-        // Sync the cached data of a killed run now, to shorten this run's first sync. A success
-        // proves nothing: data without a journal record are written again anyway.
+        // Sync the cached data of a killed run now, to shorten this run's first sync. The result
+        // does not matter: data without a journal record are written again anyway.
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
@@ -70,7 +71,7 @@ impl Large {
             watch.go_on()?;
             if large.is_hole(*chunk) {
             } else if valid {
-                // The chunk may have changed since; a different chunk is sent again.
+                // The chunk may differ from its record; a different chunk is sent again.
                 let is_there = || read_value(&*file, size, *chunk).is_ok_and(|v| v == *value);
                 if (untouched || is_there()) && large.have.insert(*chunk) {
                     large.missing -= 1;
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_whose_chunks_are_all_on_disk_is_left_for_the_next_attempt() {
+    fn a_partial_file_is_remembered_only_if_all_its_verified_chunks_are_in_the_journal() {
         let (_disk, mut ground) = ground();
         let mut large = Large::create(0, &mut ground).unwrap();
         let found = large.file(&mut ground).unwrap().attributes().unwrap();

@@ -33,7 +33,8 @@ pub(crate) struct Faults {
     pub(crate) short: u32,
     /// Writes, reservations and new entries that fail because the disk is full.
     pub(crate) room: u32,
-    /// Failed syncs of a file, of a folder, or of the file system.
+    /// Failed syncs of a file, of a folder, or of the file system, without failures that
+    /// `folder_sync` causes.
     pub(crate) sync: u32,
     /// Failed syncs of a folder. The rate is in addition to `sync`; the count includes every failed
     /// sync of a folder.
@@ -80,7 +81,7 @@ struct Inode {
     cache: Vec<u8>,
     device: Vec<u8>,
     pages: Vec<Page>,
-    /// Whether the next sync of the file fails because of an earlier write-back.
+    /// Whether the next sync of the file reports the error of an earlier write-back.
     unreported: bool,
     links: u64,
     handles: u64,
@@ -525,7 +526,7 @@ impl Disk {
         state.mounts.insert(number, other.clone());
     }
 
-    /// Makes the next sync of the file system fail, through each open handle.
+    /// Makes the next sync of the file system through each open handle fail.
     pub(crate) fn fail_next_file_system_sync(&self) {
         self.state().errors += 1;
     }

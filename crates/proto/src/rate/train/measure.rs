@@ -22,7 +22,7 @@ const LATE: f64 = 0.97;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
-    /// The first number sent at this rate.
+    /// The first packet number sent at this rate.
     pub(super) from: u64,
     pub(super) start: Option<Snapshot>,
     /// Round-trip time of the previous pulse.
@@ -101,7 +101,7 @@ pub(super) fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt
     stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
 }
 
-/// A rate that was too high, and for how many more epochs that is believed.
+/// A rate that was too high, and for how many more epochs this ceiling is believed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ceiling {
     pub(super) rate: f64,
