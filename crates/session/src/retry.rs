@@ -66,7 +66,7 @@ impl Retries {
         None
     }
 
-    /// Returns the next pause, and doubles it.
+    /// Returns the next pause, and doubles the pause after it, up to the longest.
     fn take_pause(&mut self) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).min(PAUSES.1);
@@ -106,7 +106,7 @@ struct Checks {
 impl Checks {
     /// Records a check that found `received` datagrams. Returns whether the server is silent.
     fn is_silent(&mut self, received: Option<u64>) -> bool {
-        // Over TCP and ssh the system reports a lost connection.
+        // Over TCP and ssh, `received` is `None`; there the system reports a lost connection.
         let is_failed = received.is_some() && received == self.seen;
         self.failed = if is_failed { self.failed + 1 } else { 0 };
         self.seen = received;
@@ -183,7 +183,8 @@ mod tests {
             let mut retries = Retries::new(millis(250));
             retries.again(&connect).await.expect("it connects");
             retries.again(&connect).await.unwrap_err();
-            // The next pause is 200 ms, after one of 100 ms.
+            // The first pause took 100 ms. With the next pause of 200 ms, the retries would exceed
+            // 250 ms.
             assert_eq!(tried.get(), 2);
         });
     }
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carrier_without_datagrams_is_never_silent() {
+    fn a_carrier_without_datagrams_is_not_reported_as_silent_at_once() {
         crate::tests::run(async {
             let silent = silence(RttWatch::once(None));
             assert!(tokio::time::timeout(millis(20), silent).await.is_err());

@@ -40,7 +40,7 @@ pub(crate) fn held(held: &Held, side: &str) -> Notice {
     Notice::Warning(what)
 }
 
-/// Returns what the work on files of this host reports to the user.
+/// Takes the pending notices of the work on this host's files.
 pub(crate) fn of_files(watch: &Watch) -> impl Iterator<Item = Notice> {
     let held = watch.take_held().map(|it| held(&it, ""));
     held.into_iter().chain(watch.take_warning().map(Notice::Warning))

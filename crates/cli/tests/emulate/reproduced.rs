@@ -28,7 +28,7 @@ fn the_page_has_each_emulated_value_or_the_reason_for_its_absence() {
     match emulated {
         Some(value) => {
             let seconds: f64 = value.parse().unwrap_or_else(|_| panic!("{value:?}: {page}"));
-            // 14.4 MB at 230.4 Mbit/s take half a second, plus a round trip.
+            // 14.4 MB at 230.4 Mbit/s take half a second, plus a round trip of 0.1 s.
             assert!(seconds > 0.59, "{seconds}: {page}");
             assert!(
                 page.contains("Emulated values: ") && !page.contains("Emulation failed"),

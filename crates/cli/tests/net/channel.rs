@@ -216,7 +216,7 @@ fn the_newest_message_of_a_key_replaces_queued_older_ones() {
 }
 
 #[test]
-fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody() {
+fn a_frozen_subscriber_loses_messages_learns_how_many_and_delays_nobody() {
     let pair = Pair::of_services("channel=rw");
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
@@ -277,7 +277,7 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     sender.say("meanwhile");
     sender.child.event(|event| event["event"] == "lost");
     pair.start_again();
-    // A room keeps each key's last message.
+    // The receiver may rejoin after the room got the message: a room keeps each key's last message.
     hears(&mut receiver, "meanwhile");
     sender.say("after");
     hears(&mut receiver, "after");

@@ -71,11 +71,11 @@ fn a_command_that_only_shows_something_ends_when_its_output_cannot_be_written() 
 }
 
 #[test]
-fn output_after_a_failed_write_has_no_hole() {
+fn cat_writes_no_more_bytes_after_a_failed_write() {
     let sharing = with_content("files=rw,share=rw,status=ro");
     let pair = &sharing.pair;
     let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
-    // A write to the full pipe fails, and a write after the test has read succeeds.
+    // A write to the full pipe fails. After the error the test reads; a later write would succeed.
     fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe has the flag");
     let id = format!("--server-id={}", pair.server.id);
     let url = pair.at("large").into_string().expect("our own name");

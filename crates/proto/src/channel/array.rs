@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_has_a_length_of_two_or_four_bytes_and_an_order() {
+    fn length_fields_of_two_and_four_bytes_and_both_orders_of_elements_are_parsed() {
         let second = [MAGIC, &[2, 0, 0x76, 0, 0, 0], &BIG[10..]].concat();
         assert_eq!(Array::parse(&second), Array::parse(BIG));
         assert_eq!(Array::parse(BIG).map(|array| array.fortran_order), Ok(false));

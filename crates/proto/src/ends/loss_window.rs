@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_has_8192_to_16384_datagrams() {
+    fn a_window_has_8192_to_16383_datagrams_and_fewer_at_the_start_of_a_flow() {
         let mut window = LossWindow::default();
         let ratio = |window: &LossWindow| window.expected(512).map(|loss| loss.ratio.get());
         window.note(511, 500);
@@ -102,13 +102,14 @@ mod tests {
             window.expected(500).map(|loss| (loss.ratio.get(), loss.is_remembered))
         };
         assert_eq!([0.01, 0.0].map(|ratio| expected(ratio, 0, 0)), [0.01, 0.0].map(remembered));
-        // Of 1,900 datagrams 19 ± 4.337 are lost at 1 %: 8 to 30 are within 2.5 deviations and 1.
+        // At 1 %, 19 ± 4.337 of 1,900 datagrams are lost. The numbers 8 to 30 are within 2.5
+        // standard deviations plus one datagram.
         let of_1900 = |lost| expected(0.01, 1_900, lost);
         assert_eq!([8, 30].map(of_1900), [remembered(0.01); 2]);
         assert_eq!([7, 31].map(of_1900), [7.0, 31.0].map(|lost| counted(lost / 1_900.0)));
         assert_eq!(expected(0.01, 1_999, 10), remembered(0.01));
         assert_eq!(expected(0.01, 2_000, 10), counted(0.005));
-        // A path that has lost nothing may lose one datagram; the second one counts at once.
+        // On a path that has lost nothing, one loss is plausible; a second loss refutes the ratio.
         assert_eq!(expected(0.0, 100, 1), remembered(0.0));
         assert_eq!(expected(0.0, 100, 2), counted(0.02));
         // On a path that loses everything, one datagram may arrive.

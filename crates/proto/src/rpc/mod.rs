@@ -4,12 +4,12 @@
 //! [`Callee`] serves the calls of the other end. The client's calls have odd numbers, and the
 //! server's calls have even numbers. A call has a request and one answer. With [`Call::items`] both
 //! ends also send items, at most [`CREDIT`] more than their reader has taken. Calls do not wait for
-//! each other, so a batch takes one round trip.
+//! each other, so a batch of calls takes one round trip.
 //!
-//! A call without items is executed at most once. After a lost connection the caller sends the call
-//! again with its old number. If the callee still has the answer, it repeats the answer. The callee
-//! keeps answers until the caller confirms them, within limits. A call whose answer was discarded
-//! fails with [`RpcCode::Unknown`].
+//! A lost connection ends a call with items. The caller sends its other unanswered calls again on
+//! the next connection, with their old numbers. The callee executes each call at most once: if the
+//! callee still has the answer, it repeats the answer. The callee keeps answers until the caller
+//! confirms them, within limits. A call whose answer was discarded fails with [`RpcCode::Unknown`].
 
 mod callee;
 mod caller;
@@ -50,7 +50,7 @@ pub enum Message {
     Answer(u64, Answer),
     /// The caller no longer needs the answer.
     Cancel(u64),
-    /// The other end of the call may send this many more items.
+    /// The receiver of this message may send this many more items of the call.
     Credit(u64, u32),
     /// The caller confirms these answers.
     Have(Vec<u64>),

@@ -50,7 +50,7 @@ pub struct Meter {
     /// The jitter of RFC 3550, section 6.4.1, in 1/16 µs.
     jitter: i64,
     before: Option<i64>,
-    /// The first (arrival − stamp) of a stamp of 32 bits, in µs.
+    /// The (arrival − stamp) of the first 32-bit stamp, in µs.
     base: Option<u32>,
 }
 
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_counts_a_sixteenth_and_a_minute_at_most() {
+    fn each_delay_difference_counts_a_sixteenth_and_is_limited_to_one_minute() {
         let mut meter = meter();
         let mut after = |offset| {
             meter.on_frame(offset);

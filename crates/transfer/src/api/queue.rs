@@ -1,5 +1,5 @@
-//! The queue between the threads of the library, which never wait for it, and a reader that may be
-//! slow.
+//! The queue of events between the library's threads and a reader that may be slow. The threads
+//! never wait for the reader.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_drops_and_counts_but_keeps_what_must_arrive() {
+    fn a_full_queue_drops_and_counts_events_but_keeps_those_that_must_arrive() {
         let queue = Queue::new(2);
         let mut reader = queue.reader();
         for number in 0..5 {

@@ -10,7 +10,8 @@ use longhaul_files::manifest::MAX_OBJECT;
 pub(crate) const MAX_MANIFEST: u64 = 1 << 30;
 
 impl Offer {
-    /// Returns the length of the encoded manifest.
+    /// Returns the length of the encoded manifest. Only one of the three lengths should be
+    /// positive; the longest counts.
     pub(crate) fn list_len(&self) -> u64 {
         (self.manifest.len() as u64).max(self.manifest_len).max(self.streamed_len)
     }
@@ -97,7 +98,7 @@ mod tests {
         assert!(Offer { object_len, ..offer.clone() }.check().is_err());
         assert!(Offer { object_len: (1 << 20) - 1, ..offer.clone() }.check().is_err());
         assert!(Offer { manifest_len: MAX_MANIFEST + 1, ..offer.clone() }.check().is_err());
-        // Memory is reserved for the longest of the lengths, and no length may hide another.
+        // Memory is reserved for the longest of the lengths, so the limit applies to each length.
         let streamed = Offer { streamed_len: MAX_MANIFEST, ..offer.clone() };
         assert_eq!((streamed.check(), streamed.list_len()), (Ok(()), MAX_MANIFEST));
         let longer = Offer { manifest_len: MAX_MANIFEST + 1, ..streamed.clone() };

@@ -14,8 +14,8 @@ use longhaul_proto::time::{Span, Time};
 /// How long a search may take, or [`PATIENCE_RTTS`] round trips if they take longer.
 const PATIENCE: Span = Span::from_secs(2);
 const PATIENCE_RTTS: u64 = 8;
-/// After this many searches without an arrival, a hole is assumed: the path may treat probes
-/// and data differently.
+/// After this many searches without an arrival of data, a hole is assumed even if no search found
+/// one: the path may treat probes and data differently.
 const SEARCHES: u32 = 3;
 
 pub(super) struct Hole {

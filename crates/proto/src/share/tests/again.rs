@@ -1,5 +1,5 @@
-//! Edits and presence (values that vanish with the client) over lost connections, late streams and
-//! restarts of the server.
+//! Edits and presence (values that vanish with the client) across lost connections, late streams
+//! and restarts of the server.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -248,7 +248,7 @@ fn an_edit_whose_answer_was_lost_is_not_applied_twice_and_its_writer_gets_the_ve
 }
 
 #[test]
-fn only_an_edit_that_waited_for_a_connection_is_conditional() {
+fn without_a_wanted_version_only_an_edit_that_waited_for_a_connection_is_conditional() {
     let mut edits = Edits::default();
     edits.note_revision(5);
     edits.add(wish("k", b"waits"));
@@ -285,7 +285,7 @@ fn a_presence_is_resumed_only_by_its_writer() {
 }
 
 #[test]
-fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
+fn a_lost_edit_is_applied_only_if_no_other_writer_has_since_put_its_key() {
     let mut world = World::new();
     let (first, second) = (world.edits.add(wish("k", b"1")), world.edits.add(wish("k", b"2")));
     let taken = world.edits.add(wish("taken", b"1"));
@@ -328,7 +328,7 @@ fn a_forgotten_outcome_is_reported_as_unknown_and_never_as_made() {
     world.settle();
     assert_eq!(world.delivered[&number], Answer::Unknown);
     assert!(matches!(world.delivered[&fresh], Answer::Made(_)), "it was never sent");
-    // An edit that still waits when the next connection is lost was not sent either.
+    // The client has not yet sent this edit when the connection is lost.
     let number = world.edits.add(wish("k", b"mine"));
     world.lose();
     world.settle();
@@ -336,7 +336,7 @@ fn a_forgotten_outcome_is_reported_as_unknown_and_never_as_made() {
 }
 
 #[test]
-fn a_client_has_at_most_as_many_writers_at_a_time_as_are_remembered() {
+fn a_client_has_at_most_256_writers_with_a_stream_at_a_time() {
     let mut writers = Writers::default();
     let of = |instance| Writer { instance, ..CLIENT };
     for instance in 0..WRITERS as u64 {
@@ -344,7 +344,7 @@ fn a_client_has_at_most_as_many_writers_at_a_time_as_are_remembered() {
     }
     assert_eq!(writers.begin(of(1000), 1000, true, None), Err(Crowd));
     let other = Writer { client: [2; 32], instance: 0 };
-    assert_eq!(writers.begin(other, 1001, true, None), Ok(0), "another client has its own");
+    assert_eq!(writers.begin(other, 1001, true, None), Ok(0), "another client has its own limit");
     writers.ended(of(3), 4, false);
     assert_eq!(writers.begin(of(1000), 1002, true, None), Ok(0), "nothing was forgotten");
 }
@@ -360,7 +360,7 @@ fn presence_that_cannot_be_resumed_is_reported_lost() {
     let old = world.by();
     world.lose();
     assert_eq!(world.hold(), []);
-    assert_eq!(world.calls.ended(old, false), [], "the new stream has its presence");
+    assert_eq!(world.calls.ended(old, false), [], "the new stream keeps the presence");
     assert_eq!(world.value("lock"), Some(&b"me"[..]));
     // The server has noticed the loss: vanished presence is created again, except a lock and a key
     // that another client has put.
@@ -402,7 +402,7 @@ fn a_writer_that_returns_to_a_server_that_discarded_nothing_may_repeat_its_edits
 }
 
 #[test]
-fn a_condition_holds_despite_the_presence_of_its_writer_and_not_despite_that_of_another() {
+fn a_late_edit_conflicts_with_presence_of_another_writer_but_not_of_its_own_writer() {
     let mut calls = Calls::new(Tree::new(Limits::default(), 0, []), Writers::default());
     let by = |instance| By { writer: Writer { instance, ..CLIENT }, stream: instance };
     for instance in [1, 2] {
@@ -419,7 +419,7 @@ fn a_condition_holds_despite_the_presence_of_its_writer_and_not_despite_that_of_
 }
 
 #[test]
-fn a_pending_edit_has_a_key_until_its_answer() {
+fn the_key_of_an_edit_can_be_looked_up_until_the_answer_arrives() {
     let mut world = World::new();
     let number = world.edits.add(wish("k", b"1"));
     assert_eq!(world.edits.key(number), Some(&key("k")));
@@ -429,7 +429,7 @@ fn a_pending_edit_has_a_key_until_its_answer() {
 }
 
 #[test]
-fn of_the_writers_without_a_stream_the_one_that_ended_first_is_forgotten() {
+fn the_writer_whose_stream_ended_first_is_forgotten_first() {
     let mut writers = Writers::default();
     let of = |instance| Writer { instance, ..CLIENT };
     for instance in 0..WRITERS as u64 {
@@ -443,7 +443,7 @@ fn of_the_writers_without_a_stream_the_one_that_ended_first_is_forgotten() {
 }
 
 #[test]
-fn a_writer_without_a_record_is_new_only_if_nothing_was_discarded_since_it_was_known() {
+fn a_repeated_edit_without_a_record_is_unknown_if_its_outcome_may_have_been_discarded() {
     let known = |forgotten, is_first, seen| {
         let forgotten = Vec::from([(CLIENT.client, forgotten)]);
         let mut writers = Writers::new(Rows { writers: Vec::new(), forgotten });
@@ -475,7 +475,7 @@ fn the_outcomes_of_the_last_64_edits_are_remembered() {
 }
 
 #[test]
-fn edits_count_until_their_answers_and_presence_until_it_is_confirmed() {
+fn the_length_counts_unanswered_edits_and_after_a_loss_unconfirmed_presence() {
     let mut edits = Edits::default();
     edits.connected();
     for name in ["a", "b"] {
@@ -503,7 +503,7 @@ fn edits_count_until_their_answers_and_presence_until_it_is_confirmed() {
 }
 
 #[test]
-fn a_late_edit_knows_the_version_of_an_earlier_edit_of_its_key_and_of_no_other() {
+fn a_late_edit_knows_the_version_of_an_earlier_edit_of_its_key_and_of_no_other_key() {
     let mut edits = Edits::default();
     let first = edits.add(wish("a", b"1"));
     edits.add(wish("b", b"2"));
