@@ -7,6 +7,6 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 pub(crate) fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If this fails, opening files waits for free descriptors.
+    // If this fails, the soft limit stays low, and opens may wait for a free descriptor.
     let _ = setrlimit(Resource::Nofile, limit);
 }

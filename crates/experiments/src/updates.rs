@@ -187,10 +187,11 @@ pub(crate) static FEC: Experiment = Experiment {
             row `UDP`.\n\n\
             Emulated, at 100 and 1,000 updates a second: a real reflector (the server that \
             forwards the updates) and its subscriber run on one emulated host, and a real sender \
-            on the other. TCP is a connection of the kernel. All carriers of a case run at the \
-            same time, each on its own path. A delay begins when an update is due at the sender, \
-            and ends when the subscriber prints it. Not emulated: 10 updates a second, which would \
-            take 70 minutes (14 cases of 300 s). `longhaul reproduce quanta-fec --how emulate \
+            on the other. TCP is a connection of the kernel. The six cases (TCP to `deadline`) of \
+            one rate, round trip and loss run at the same time, each on its own path. A delay \
+            begins when an update is due at the sender, and ends when the subscriber prints it. \
+            Not emulated: 10 updates a second, which would take 70 minutes (300 s for each of the \
+            14 pairs of a round trip and a loss). `longhaul reproduce quanta-fec --how emulate \
             --update` takes 10 minutes.",
     cases: Vec::new,
     tables: |outcomes| match outcomes.updates() {
@@ -199,8 +200,8 @@ pub(crate) static FEC: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: |_, _| FIGURES.get_or_init(figures).clone(),
-    differs: "The paper gives no numbers for its codes. It sends the parity as a separate flow; \
-              here the parity follows the originals in the same flow.",
+    differs: "The paper gives no numbers for its codes. It sends the repairs as a separate flow; \
+              here the repairs follow the updates in the same flow.",
     learned: "At 100 updates a second over 100 ms with 3 % of independent loss, TCP delivers \
               {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, and plain UDP \
               delivers {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %. XOR of 3 \
@@ -217,7 +218,8 @@ pub(crate) static FEC: Experiment = Experiment {
               simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
               simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
               deadline | in time | simulated | 1} % for {100/s, 100 ms, loss 3 %, 3 in a row, \
-              deadline | bytes beyond UDP | simulated | 0} % more. At 10 updates a second a group \
+              deadline | bytes beyond UDP | simulated | 0} % more. At 10 updates a second, a \
+              group ends (after 20 ms) before the next update is due (after 100 ms). So a group \
               has one update, and each repair is a copy of that update.",
     set: Set::Full,
 };

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_listed_by_names_and_no_link_leads_out_of_the_root() {
+    fn a_listing_follows_links_within_the_root_and_refuses_links_out_of_it() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "x").unwrap();
         let top = tempfile::tempdir().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! An open that gets no descriptor waits for one until a timeout. A waiting open retries after each
 //! `Handle` that this process closes, and also at intervals, because sockets and other processes
-//! free descriptors too. The limit applies to the whole process, so the process has one queue of
-//! waiting opens.
+//! free descriptors too. The limit of descriptors applies to the whole process, so the process
+//! has one queue of waiting opens.
 
 use std::io;
 use std::ops::Deref;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_without_a_descriptor_retries_and_finally_fails() {
+    fn an_open_without_a_descriptor_retries_until_it_succeeds_or_times_out() {
         let desk = Desk::new();
         let mut attempts = 0;
         let opened = desk.wait(LONG, Duration::from_millis(1), || {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_error_is_reported_immediately() {
+    fn an_open_that_fails_for_another_reason_is_not_retried() {
         let mut attempts = 0;
         let failed = Desk::new().wait(Duration::ZERO, LONG, || {
             attempts += 1;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_16th_of_the_limit_may_stay_open_and_one_file_while_an_open_waits() {
+    fn idle_files_may_take_a_16th_of_the_descriptors_but_only_one_while_an_open_waits() {
         assert_eq!([share(64, 0, 1024), share(64, 0, 1023), share(64, 0, 4096)], [64, 63, 64]);
         assert_eq!([share(64, 0, 15), share(64, 1, 1024), share(0, 0, 1024)], [1, 1, 1]);
         assert!((1..=7).contains(&kept(7)));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_shown_as_text_parses_to_the_same_right() {
+    fn a_parsed_right_is_shown_as_the_same_text() {
         for text in ["ro:/", "wo:/world/a", "rw:/world"] {
             let right = Right::parse(text).expect("a right");
             assert_eq!(format!("{right}"), text);

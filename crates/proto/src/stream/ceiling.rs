@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_a_frame_is_that_of_its_symbols_after_the_first() {
+    fn the_bytes_of_the_first_symbol_do_not_count_in_the_rate_of_a_frame() {
         let mut arrivals = Arrivals::default();
         frame(&mut arrivals, 0, 100, 0, 10);
         assert_eq!(arrivals.carried(), Rate::ZERO, "the frame may go on");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_that_were_sent_again_use_the_path_and_do_not_extend_a_frame() {
+    fn symbols_sent_again_count_in_the_rate_but_do_not_extend_a_frame() {
         let mut arrivals = Arrivals::default();
         arrivals.on_symbol(at(0), 6, 0, 1_000);
         // Symbols of the old frame 6 arrive between those of the new frame 7.
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_rate_is_forgotten_after_30_s() {
+    fn a_measured_rate_is_forgotten_after_at_most_30_s() {
         let mut arrivals = Arrivals::default();
         frame(&mut arrivals, 0, 100, 0, 10);
         frame(&mut arrivals, 1, 100, 1_000_000, 20);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_above_the_path_is_lowered_to_what_the_path_carries_for_a_minute() {
+    fn a_lower_measured_rate_limits_the_sending_rate_for_a_minute() {
         let (mut ceiling, period, measure) = ceiling();
         let mbps = Rate::from_mbps;
         // The path carries 1 Gbit/s. The jitter of a full queue raises the planned rate (equation
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_change_with_each_report_are_judged_by_the_lowest() {
+    fn the_measured_rate_is_compared_with_the_lowest_recent_sending_rate() {
         let (mut ceiling, period, measure) = ceiling();
         for (half, mbps) in [(1, 1_100), (2, 1_200), (3, 1_150), (4, 1_300)] {
             let now = Time::ZERO + period(1).since(Time::ZERO) / 2 * half;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_15_of_16_parts_or_is_unknown_sets_no_limit() {
+    fn a_measured_rate_of_15_sixteenths_of_the_sending_rate_or_of_zero_sets_no_limit() {
         let (mut ceiling, period, measure) = ceiling();
         measure(&mut ceiling, period(1), 1_280);
         measure(&mut ceiling, period(2), 1_200);

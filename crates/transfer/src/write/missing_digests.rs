@@ -37,7 +37,8 @@ impl MissingDigests {
         self.begun.insert(chunk, self.waited);
     }
 
-    /// Checks which chunks still wait, according to `waits`; to be called several times a second.
+    /// Fails if a chunk has waited longer than the patience; `waits` says whether a chunk still
+    /// waits. To be called several times a second.
     pub(super) fn judge(&mut self, now: Instant, waits: impl Fn(u64) -> bool) -> Result<(), Error> {
         self.waited += now.saturating_duration_since(self.checked).min(MOST_COUNTED);
         self.checked = now;
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_waits_too_long_is_reported_with_all_waiting_chunks() {
+    fn the_error_names_the_chunk_that_waited_longest_and_the_number_of_waiting_chunks() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         (0..4).for_each(|chunk| missing_digests.begin(chunk));
         assert!(!waits_too_long(&mut missing_digests, 59, &[1, 3]));
