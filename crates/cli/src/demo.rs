@@ -35,8 +35,8 @@ const LEAST: Bytes = Bytes::new(20_000_000);
 ///
 /// Creates a tree of files, serves it on loopback with new identities, copies it, kills the copy
 /// half-way, runs the same copy again, and compares both trees byte by byte. Then sends 200 MB by
-/// the kernel's TCP and by longhaul over an emulated path of 1 Gbit/s, 100 ms and 0.1 % loss, if
-/// the kernel permits emulation. Removes all files at the end.
+/// the kernel's TCP and by longhaul over an emulated path of 1 Gbit/s, a round trip of 100 ms and
+/// 0.1 % loss, if the kernel permits emulation. Removes all files at the end.
 #[derive(clap::Args)]
 pub(crate) struct DemoArgs {
     /// Size of the tree

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ipv6_addresses_of_one_64_prefix_share_a_network_unless_they_are_link_local() {
+    fn a_network_is_one_ipv4_address_or_one_link_local_address_or_one_ipv6_64_prefix() {
         let of = |text: &str| Network::of(text.parse().expect("an address"));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));

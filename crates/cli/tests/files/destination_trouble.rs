@@ -1,4 +1,4 @@
-//! Destinations that are missing, read-only, full, or locked.
+//! Destinations that are missing, read-only, full or locked, or that contain mount points.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -85,7 +85,7 @@ fn a_destination_that_is_missing_or_of_the_wrong_kind_is_refused_with_advice() {
 }
 
 #[test]
-fn advice_is_quoted_for_a_shell_and_does_no_harm() {
+fn advice_is_quoted_for_a_shell_and_never_says_to_remove_a_device() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     write(&pair.here.join("file"), b"f");
@@ -175,7 +175,7 @@ fn small_files(root: &Path) {
 }
 
 #[test]
-fn a_full_disk_of_the_server_stops_the_copy_which_resumes_with_free_space() {
+fn a_copy_that_a_full_server_disk_stopped_completes_when_run_again_with_free_space() {
     let pair = Pair::new();
     small_files(&pair.here);
     let apart = need!(Apart::tiny(&pair.there, 40 << 20));
@@ -191,7 +191,7 @@ fn a_full_disk_of_the_server_stops_the_copy_which_resumes_with_free_space() {
 }
 
 #[test]
-fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
+fn a_copy_that_a_full_client_disk_stopped_completes_when_run_again_with_free_space() {
     let pair = Pair::new();
     small_files(&pair.there);
     let small = pair.scratch.path().join("small");
@@ -264,7 +264,7 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
 }
 
 #[test]
-fn obstacles_fail_only_their_own_files_which_are_named() {
+fn an_entry_of_the_wrong_kind_fails_only_the_files_that_it_blocks_and_events_name_them() {
     let pair = Pair::new();
     for name in ["a", "b", "d/x"] {
         write(&pair.here.join("t").join(name), b"new");

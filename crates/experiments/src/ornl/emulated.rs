@@ -90,15 +90,16 @@ pub(super) static MEMORY: Experiment = Experiment {
             card. In each direction a packet is lost with a probability of 0 or of 0.0107 %. TCP \
             is NewReno with selective acknowledgements; three connections share the object. Their \
             windows of 344 kB, 1,032 kB in all, hold the bandwidth-delay product (882 kB) and \
-            those 100 packets (150 kB). UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. \
-            RBUDP sends at iperf's measured UDP rate, because the study does not give RBUDP's own. \
-            The same rate is the limit of FOBS (`fobs-table`, whose rate falls with loss) and \
-            Tsunami; SABUL, as the release that the study measured (`sabul-ornl`), finds its rate. \
-            The card makes its host wait: a program sends only when its socket's buffer has room. \
-            The third table uses settings of the study instead. FOBS sends at 86 Mbit/s and \
-            Tsunami at 80 (section 4.3.3 of the study). SABUL's card drops packets when more than \
-            100 (151.8 kB) are waiting, as happens if a program's socket buffer is larger than the \
-            card's queue. The fourth table has SABUL with the send buffer of a real copy.",
+            the queue's 100 packets (150 kB). UDP sends 90.5 Mbit/s for 20 s, like the study's \
+            iperf. RBUDP sends at iperf's measured UDP rate, because the study does not give \
+            RBUDP's rate. The same rate is the limit of FOBS (`fobs-table`, whose rate falls with \
+            loss) and Tsunami. SABUL is the release that the study measured (`sabul-ornl`), and \
+            finds a rate by itself. The card makes its host wait: a program sends only when its \
+            socket's buffer has room. The third table uses settings of the study instead. FOBS \
+            sends at 86 Mbit/s and Tsunami at 80 (section 4.3.3 of the study). SABUL's card drops \
+            packets when more than 100 (151.8 kB) are waiting, as happens if a program's socket \
+            buffer is larger than the card's queue. In the fourth table SABUL has a send buffer of \
+            4 or 8 MiB; a real copy's is between them.",
     cases: || {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])
@@ -132,7 +133,7 @@ pub(super) static MEMORY: Experiment = Experiment {
               The sending host has a card of 100 Mbit/s, which makes programs wait; a path alone \
               would drop the excess. Probing beyond the card's rate therefore costs SABUL and TCP \
               nothing here, and SABUL settles at the card's rate. The study's SABUL settled at a \
-              delay of 110 to 118 µs, which is 102 to 109 Mbit/s of its packets, and reported \
+              delay of 110 to 118 µs between packets, which is 102 to 109 Mbit/s, and reported \
               {SABUL, loss 0 | lost, as reported | published} losses; according to the study, many \
               occur at the beginning, when the sending rate is high. The third table has the other \
               extreme, a card that drops: SABUL begins with a packet every 10 µs, twelve times \
@@ -177,9 +178,9 @@ pub(super) static MEMORY: Experiment = Experiment {
               {-[SABUL, a card that drops, loss 0 | difference]} to {-[SABUL, a card that drops, \
               loss 0.0107 % | difference]} % slower where the card drops packets. TCP is {TCP, 3 \
               streams, loss 0.0107 % | difference} to {TCP, 3 streams, loss 0 | difference} % \
-              faster, because its windows are as large as path and card allow. RBUDP and UDP, \
-              which have a fixed rate, are within {off [RBUDP, * | goodput | difference]} % of the \
-              study.",
+              faster, because its windows hold the bandwidth-delay product and the path's queue. \
+              RBUDP and UDP, which have a fixed rate, are within {off [RBUDP, * | goodput | \
+              difference]} % of the study.",
     set: Set::Quick,
 };
 

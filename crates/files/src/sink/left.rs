@@ -42,7 +42,7 @@ mod tests {
     use crate::store::buffers::MemoryFolder;
 
     #[test]
-    fn a_record_of_a_file_applies_once_and_only_if_unchanged() {
+    fn a_record_applies_once_and_only_if_its_file_is_unchanged() {
         let folder = MemoryFolder::new(10);
         folder.put(OsStr::new("x"), Vec::new());
         let found = folder.look(b"x").expect("it is there");

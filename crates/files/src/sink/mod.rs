@@ -8,8 +8,8 @@
 //!   worker pool), `resync` (recovery from a failed sync).
 //! - `compare` (the sender's answers about existing data), `settle` (entries become done, skipped
 //!   or failed), `finish` (links, folders, the outcome), `extra` (names that the source lacks).
-//! - `pipe` (a file of unknown length), `alike` (names that differ only in case), `alone` (locks on folders), `left` (partial files of
-//!   earlier attempts), `attributes`, `order`, `space`, `bits`.
+//! - `pipe` (a file of unknown length), `alike` (names that differ only in case), `alone` (locks on
+//!   folders), `left` (partial files of earlier attempts), `attributes`, `order`, `space`, `bits`.
 //!
 //! The order of writes makes a kill at any moment safe: no file with wrong content gets a final
 //! name, and little work is lost. A chunk of a large file is verified, written to the partial file,
@@ -111,7 +111,7 @@ pub struct Compare {
 /// The data that exist already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Chunks of the virtual object that need not be sent, without those in holes.
+    /// Chunks of the virtual object that need not be sent. Chunks in holes are not listed.
     pub have: Vec<Range<u64>>,
     /// Comparisons for the sender; the answers go to [`Sink::compare_result`].
     pub compare: Vec<Compare>,
@@ -298,7 +298,7 @@ impl Sink {
         &self.object
     }
 
-    /// Returns the failed entries, with reasons; new entries are added at the end.
+    /// Returns the failed entries, with reasons; new failures are added at the end.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
@@ -392,8 +392,8 @@ impl Sink {
         if !self.needed.has(chunk) || self.options.dry_run {
             return Ok(Verdict::Written);
         }
-        // Remove the chunk before the write: a failed sync of the write may request the chunk
-        // again.
+        // Remove the chunk before the write: if a sync fails during the write, the chunk becomes
+        // needed again.
         self.needed.remove(chunk);
         self.written += content.len() as u64;
         self.unsynced += content.len() as u64;

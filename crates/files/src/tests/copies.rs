@@ -75,7 +75,7 @@ fn a_file_s_digest_is_what_b3sum_prints() {
 }
 
 #[test]
-fn a_tree_s_digest_depends_on_content_alone_and_not_on_the_order() {
+fn a_tree_s_digest_depends_on_content_and_not_on_the_order_in_which_chunks_arrive() {
     let digest = |order: &dyn Fn(Vec<u64>) -> Vec<u64>, seed: u64| {
         let ends = ends();
         write(ends.from.join("a"), &content(CHUNK * 2 + 5, seed));
@@ -269,7 +269,7 @@ fn write_sparse(path: &Path, size: u64, chunks: &[u64]) {
 }
 
 #[test]
-fn the_digest_of_a_file_with_holes_is_what_b3sum_prints_at_odd_sizes() {
+fn a_file_with_holes_has_the_digest_that_b3sum_prints_at_every_size() {
     for (size, chunks) in [
         (CHUNK + 1, &[0][..]),
         (2 * CHUNK - 1, &[1]),
@@ -320,7 +320,7 @@ fn a_sparse_file_of_a_tebibyte_is_complete_without_hashing_its_holes() {
 }
 
 #[test]
-fn holes_are_hashed_only_while_the_caller_waits_and_the_file_is_complete_anyway() {
+fn holes_are_hashed_unless_the_copy_is_cancelled_and_the_file_is_complete_either_way() {
     let (outcome, steps) = copy_sparse(1000, |_| {});
     assert!(outcome.digest.is_some() && steps >= 999, "{steps}: {outcome:?}");
     let (outcome, steps) = copy_sparse(1000, Watch::end);
@@ -344,7 +344,7 @@ fn filters_exclude_and_include_files() {
 }
 
 #[test]
-fn limits_of_size_exclude_files_and_no_folders() {
+fn size_limits_exclude_files_but_no_folders() {
     let ends = ends();
     for (name, size) in [("d/a", 1), ("d/b", 2), ("d/c", 3), ("d/d", 4)] {
         write(ends.from.join(name), &content(size, 1));
@@ -359,7 +359,7 @@ fn limits_of_size_exclude_files_and_no_folders() {
 }
 
 #[test]
-fn a_folder_given_by_its_name_arrives_with_its_folders() {
+fn a_folder_given_without_a_trailing_slash_arrives_under_its_own_name() {
     let ends = ends();
     write(ends.from.join("a/b/c"), b"c");
     copy(&[&ends.from], &ends.to);
@@ -411,7 +411,7 @@ fn a_dry_run_touches_nothing() {
 }
 
 #[test]
-fn links_named_as_sources_are_followed_without_recursion_and_kept_with_it() {
+fn a_recursive_copy_keeps_a_link_given_as_a_source_and_a_plain_copy_follows_it() {
     let ends = ends();
     write(ends.from.join("file"), b"f");
     let link = ends.from.join("link");
@@ -430,7 +430,7 @@ fn links_named_as_sources_are_followed_without_recursion_and_kept_with_it() {
 }
 
 #[test]
-fn a_new_folder_has_the_mode_of_the_source_and_an_existing_one_only_if_it_is_preserved() {
+fn a_new_folder_gets_the_source_s_mode_and_an_existing_folder_only_with_preserve() {
     let withheld = ambient("/").folder().unwrap().withheld();
     for (is_there, preserve, mode) in
         [(false, false, 0o755 & !withheld), (true, false, 0o711), (true, true, 0o755)]
@@ -451,7 +451,7 @@ fn a_new_folder_has_the_mode_of_the_source_and_an_existing_one_only_if_it_is_pre
 }
 
 #[test]
-fn a_new_folder_for_contents_has_the_mode_of_the_source_less_the_umask() {
+fn a_folder_made_for_a_source_s_contents_gets_the_source_s_mode_less_the_umask() {
     let ends = ends();
     write(ends.from.join("d/e/f"), b"f");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
@@ -465,7 +465,7 @@ fn a_new_folder_for_contents_has_the_mode_of_the_source_less_the_umask() {
 }
 
 #[test]
-fn a_part_of_a_chunk_equals_the_same_range_of_the_chunk() {
+fn reading_a_part_of_a_chunk_gives_the_same_bytes_as_reading_the_whole_chunk() {
     let ends = ends();
     write(ends.from.join("big"), &content(LARGE + 1234, 1));
     for number in 0..3 {

@@ -20,7 +20,7 @@ const MAX_REPEAT: Span = Span::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     rtt: Span,
-    /// How long to wait after a buffer's last block for blocks that it overtook.
+    /// How long to wait after a buffer's last block for reordered earlier blocks.
     grace: Span,
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_for_an_answer_doubles_up_to_two_seconds_or_four_round_trips() {
+    fn the_wait_for_an_answer_doubles_up_to_the_longer_of_two_seconds_and_four_round_trips() {
         let waits = |rtt| {
             let (mut incoming, patience) = (Incoming::new(0, 0..4, 4), Patience::new(rtt));
             [(); 6].map(|()| {

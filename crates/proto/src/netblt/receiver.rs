@@ -17,8 +17,8 @@ use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 /// The burst size offered by default. It is larger than any pacer's default burst, so it limits
 /// nothing.
 const OFFERED_BURST: u32 = 128;
-/// The offered rate is the rate at which the host empties its buffers, times this factor. A host
-/// cannot empty them faster than data arrive, so with a factor of 1 the sender could never become
+/// The offered rate is the rate at which the host drains received data, times this factor. A host
+/// cannot drain data faster than they arrive, so with a factor of 1 the sender could never become
 /// faster.
 const OFFER: f64 = 1.1;
 
@@ -49,7 +49,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Number of buffers that may be sent so far: `most` more than are complete, but at most all.
+    /// Total number of buffers that GO may allow now: the complete buffers plus `most`, limited to
+    /// the object's buffers.
     fn free(&self) -> u64 {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }

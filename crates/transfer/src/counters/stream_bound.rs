@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_memory_is_attributed_to_the_disk_or_the_memory() {
+    fn waiting_for_memory_means_the_destination_disk_if_it_is_busy_and_else_the_peer_limit() {
         let waits = from(0, 900, 100);
         // `room` adds up the waits of the eight streams.
         let room = |room, disk| Times { room: Span::from_nanos(room), ..writes(disk) };
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_reads_all_the_time_is_bound_by_its_disk_or_its_hashing() {
+    fn disk_cpu_or_rate_limit_is_the_bottleneck_if_it_takes_most_of_the_sender_s_time() {
         let idle = Times::default();
         let reads = from(0, 300, 700);
         assert_eq!(of(&reads, &idle), BoundBy::SourceDisk);
