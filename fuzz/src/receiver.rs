@@ -100,13 +100,13 @@ impl Driven for Receiving {
     fn look(&mut self) {
         let most = ROUNDS + 10 * u64::from(self.setup.layout.segments());
         for round in 0.. {
-            assert!(round < most, "it sends messages without end at one moment");
+            assert!(round < most, "the receiver sends messages without end at one moment");
             if let Some(outgoing) = self.receiver.poll_control(self.now) {
                 check_wire(&outgoing.control);
                 match &outgoing.control {
                     control if outgoing.flow == FLOW => self.check(control),
                     Control::Report(_) | Control::Selective(_) | Control::Loss(_) => {
-                        panic!("it reports on a flow without arrivals")
+                        panic!("the receiver reports on a flow without arrivals")
                     }
                     _ => {}
                 }
@@ -160,7 +160,7 @@ impl Receiving {
         Block { segment, index }
     }
 
-    /// Lets a batch of any blocks arrive, under any numbers.
+    /// Lets a batch of any blocks arrive, with any packet numbers.
     fn datagrams(&mut self, input: &mut Input<'_>) {
         let mut arrivals = Vec::new();
         for _ in 0..=input.byte() % 16 {
@@ -247,8 +247,8 @@ impl Receiving {
         }
     }
 
-    /// Checks that a report omits at most as many missing blocks of a chunk as symbols of the chunk
-    /// have arrived, and that all blocks of the report are missing.
+    /// Checks that all blocks of a report are missing. For each chunk, the report may omit one
+    /// missing block per coded symbol of the chunk that has arrived.
     fn names_enough(&self, report: &Report) {
         let (layout, named) = (&self.setup.layout, report.missing());
         let missing = self.missing(report);

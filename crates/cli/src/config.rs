@@ -75,8 +75,8 @@ impl Wanted<'_> {
         self.places.iter().filter(move |place| names(place).iter().any(|known| known == name))
     }
 
-    /// `cp` takes every key. Another subcommand takes only the keys that say how to reach the host
-    /// and that it has as flags.
+    /// Whether the subcommand takes `key` from `[host.NAME]`. `cp` takes every key. The other
+    /// subcommands take a key of [`REACH`] if they have a flag with that name.
     fn has_key(&self, key: &str) -> bool {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_applies_to_each_server_with_its_name() {
+    fn a_pin_of_a_host_section_applies_if_one_server_of_that_name_has_no_pin_flag() {
         let id = "lh1:eqjnfsyiw2ozu7vdjphd2n54w4bluhuxjnosjepvuz3efkeqkvj4rksu".to_owned();
         let text = format!("[host.a]\nserver-id = \"{id}\"\n");
         let pins = [ServerPin { server: Some("a:1".to_owned()), id: "another".to_owned() }];

@@ -53,12 +53,13 @@ struct Wait {
     timer: Pin<Box<Sleep>>,
     /// Number of bytes delivered until the timer was started.
     delivered: u64,
-    /// A mark of the connection's work.
+    /// Marks the connection as busy, so that a new connection does not close it.
     _work: Option<Arc<()>>,
 }
 
 impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
-    /// Returns a stream that holds `work` while a write waits for the client.
+    /// Returns a stream that keeps a clone of `work` while a write waits for the client. The clone
+    /// marks the connection as busy.
     pub(crate) fn new(
         stream: S,
         limit: Duration,

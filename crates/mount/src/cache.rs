@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chunk_that_was_not_used_for_the_longest_time_goes_first() {
+    fn the_least_recently_used_chunk_is_dropped_first() {
         let cache = Cache::new(30);
         let content = |byte: u8| -> Arc<[u8]> { vec![byte; 10].into() };
         for chunk in 0..3 {

@@ -112,7 +112,7 @@ fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
 }
 
 #[test]
-fn an_idle_connection_still_lists() {
+fn a_connection_lists_folders_after_a_long_pause() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
@@ -167,7 +167,7 @@ fn a_connection_of_the_library_carries_several_listings_over_quic_and_tls() {
 }
 
 #[test]
-fn a_folder_is_listed_through_the_channel_of_ssh_by_several_streams() {
+fn a_connection_through_the_channel_of_ssh_carries_several_listings() {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let client = Host::new(&scratch.path().join("client"));
     (0..3000).for_each(|n| write(&scratch.path().join(format!("data/many/{n}")), b""));
@@ -187,10 +187,10 @@ fn a_folder_is_listed_through_the_channel_of_ssh_by_several_streams() {
     });
 }
 
-/// Number of names of [`create_many`] that take more bytes than a client may leave unread.
+/// This many names of [`create_many`] take more bytes than a client may leave unread.
 pub(super) const MANY_UNREAD: usize = 20_000;
 
-/// Creates a folder `many` with so many empty files. Each name has 247 bytes.
+/// Creates a folder `many` with `files` empty files. Each name has 247 bytes.
 pub(super) fn create_many(pair: &Pair, files: usize) {
     let (folder, tail) = (pair.there.join("many"), "n".repeat(240));
     fs::create_dir(&folder).unwrap();

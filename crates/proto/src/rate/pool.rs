@@ -17,8 +17,8 @@ pub(super) const MIN_STEPS: u32 = 6;
 /// A short queue may drop most datagrams of a train. The rest is timed well too if it takes longer
 /// than this (ten timing errors) and each datagram arrived by itself.
 const LONG: Span = Span::from_millis(1);
-/// Minimum number of arrival times after the first of such a train: a pause of a host can lie
-/// between two datagrams.
+/// Minimum [`Train::steps`] of such a train: if only two datagrams arrived, a pause of a host could
+/// be most of the time between them.
 const MIN_SINGLE: u32 = 2;
 /// Minimum number of trains that show a rate if one of them was not timed well.
 const MIN_TRAINS: f64 = 3.0;

@@ -33,7 +33,8 @@ pub struct Statistics {
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,
     /// Packets that the emulator itself lost: a device queue or the memory was full, or a device
-    /// refused a packet. A super-packet counts as the mean number of packets per frame.
+    /// refused a packet. Each frame dropped by a device queue counts as the mean number of packets
+    /// per frame, rounded up.
     pub own_drops: u64,
     /// Packets without a route to their address.
     pub unrouted: u64,
@@ -42,8 +43,8 @@ pub struct Statistics {
     /// An upper bound of the wait before the emulator read a packet: the time since it last found
     /// the device empty. The emulated delay starts at the read.
     pub waited: Lateness,
-    /// Packets dropped by a queue of the path after a wait of possibly more than
-    /// [`LATE_ALLOWANCE`]: they reached the path in a burst.
+    /// Packets that the path's queues dropped, and that the emulator may have read more than
+    /// [`LATE_ALLOWANCE`] late. Packets that are read late reach the path in a burst.
     pub burst_drops: u64,
     /// Limitations of this machine; each is a sentence.
     pub notices: Vec<String>,
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_lies_at_or_below_its_buckets_edge() {
+    fn every_number_lies_between_the_edges_of_its_bucket() {
         for n in (0..100_000u64).chain([u64::MAX / 2, u64::MAX]) {
             let b = bucket(n);
             assert!(n <= upper_edge(b) || upper_edge(b) == u64::MAX, "{n}");
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_names_the_obstacle() {
+    fn the_verdict_names_the_reason_of_an_invalid_run() {
         let mut statistics = statistics();
         assert_eq!(statistics.verdict(), Verdict::Valid);
         statistics.late.count(Time::ZERO, Time::from_nanos(400_000), 20_000);
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn own_drops_are_a_share_of_the_hosts_packets_over_any_number_of_links() {
+    fn the_share_of_own_drops_counts_a_packet_once_however_many_links_it_crosses() {
         let mut statistics = statistics();
         statistics.links = vec![statistics.links[0].clone(); 10];
         statistics.own_drops = 3;
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_without_a_route_are_in_the_account() {
+    fn the_printed_statistics_count_packets_without_a_route() {
         let mut statistics = statistics();
         assert!(!statistics.to_string().contains("no route"));
         statistics.unrouted = 50;
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_a_programs_full_socket_are_in_the_account() {
+    fn the_printed_statistics_count_datagrams_dropped_at_a_programs_full_socket() {
         let mut statistics = statistics();
         assert!(!statistics.to_string().contains("socket"));
         statistics.hosts[0].socket_drops = 1_066;

@@ -205,7 +205,8 @@ impl SendStreamRequest {
         let finished = async move {
             match finished.await {
                 Ok(frames) => frames,
-                // The handle was dropped, which ends the stream.
+                // No count comes if the [`StreamSender`] was dropped, which cancels the stream, or
+                // if the stream has already ended.
                 Err(_) => std::future::pending().await,
             }
         };
@@ -215,7 +216,7 @@ impl SendStreamRequest {
         })?;
         let mut ending = Ending(Some(cancel));
         let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
-        // Without a further status, the stream has ended before it began.
+        // If the status channel closes first, the stream has ended before it began.
         if status.wait_for(|status| status.begun).await.is_err() {
             return Err(ended(done.await).err().unwrap_or_else(|| engine::vanished(NAME)));
         }
@@ -317,13 +318,13 @@ pub struct StreamSent {
     pub connected: bool,
     /// The number of receivers.
     pub receivers: u32,
-    /// The repair method in use, and the cost of the other methods, in one sentence.
+    /// The way in use ([`StreamWay`]), its rate, and the rates of the other ways, in one sentence.
     pub way: String,
     /// Rate of UDP payload while a frame is being sent.
     pub rate: Rate,
     /// Current number of repair datagrams for a frame of maximum length.
     pub repairs: u16,
-    /// The highest number of repair datagrams so far.
+    /// The highest value of [`StreamSent::repairs`] so far.
     pub most_repairs: u16,
     /// The round-trip time to the farthest receiver.
     pub rtt: Span,
@@ -473,7 +474,8 @@ pub struct StreamFrame {
     pub delay: Span,
     /// Whether [`StreamFrame::delay`] exceeds the deadline.
     pub is_late: bool,
-    /// Datagrams of the frame that were lost and restored.
+    /// Datagrams of the frame that were lost and restored. With [`StreamWay::Payloads`], the first
+    /// frame of a payload has the number for the whole payload, and the other frames have 0.
     pub restored: u16,
 }
 

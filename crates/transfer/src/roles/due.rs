@@ -47,7 +47,7 @@ mod tests {
     use longhaul_proto::units::Bytes;
 
     #[test]
-    fn resent_blocks_count_as_due_once_and_spared_blocks_never() {
+    fn each_due_block_counts_once_and_spared_or_implied_blocks_do_not_count() {
         // With blocks of 400 bytes, nine chunks have three blocks each, and the last has one.
         let (object, chunk) = (Bytes::new(9_400), Bytes::new(1_000));
         let layout = Layout::new(object, Bytes::ZERO, chunk, 400).unwrap();
@@ -55,10 +55,10 @@ mod tests {
         due.add(&[1..3, 5..10]);
         assert_eq!(due.blocks(&layout, &[]), 6 * 3 + 1);
         due.spare(&[2..3, 7..8]);
-        // Another pass sends one chunk again, and a chunk that was left out before.
+        // Another pass sends chunk 1 again, and chunk 2, which was spared before.
         due.add(&[1..2, 2..3]);
         assert_eq!(due.blocks(&layout, &[]), 5 * 3 + 1);
-        // Implied are two whole blocks of chunk 5, and chunk 3, which is not due.
+        // The implied bytes are two whole blocks of chunk 5, and chunk 3, which is not due.
         assert_eq!(due.blocks(&layout, &[5_400..6_000, 3_000..4_000]), 5 * 3 + 1 - 2);
     }
 }

@@ -8,9 +8,9 @@
 //!   find its transfer. `transfer` handles one request, with `hooks` for the roles' callbacks.
 //!   `surveying` handles the survey of a source, which may precede a request.
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
-//!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
-//!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
-//!   transfers from `live`).
+//!   files), `below` (the shared tree, streams of frames and remote procedure calls), `channeling`
+//!   (channels; `links` connects their rooms to rooms of other servers), and `status` (reports the
+//!   running transfers from `live`).
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves the one client whose
 //!   ssh started the process.
 //! - `events` are the server's reports; `refusals` limits the reports about refused clients.
@@ -76,8 +76,8 @@ pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// Interval of the events that count the refusals beyond the limit on reports, and of checks for
-/// rooms whose time is over.
+/// Interval at which the server reports the number of refusals beyond the limit on reports, and
+/// removes expired rooms.
 const TIDYING: Duration = Duration::from_secs(60);
 
 /// The address and id of a started server.
@@ -99,7 +99,7 @@ struct Server {
     cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
-    /// The requests of each client for files.
+    /// Counts each client's requests for files, and its probes.
     requests: Counts,
     pulls: Pulls,
     pipes: Pipes,
