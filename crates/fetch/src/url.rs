@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_host_or_with_a_wrong_port_is_refused() {
+    fn an_address_with_a_wrong_host_or_port_is_refused_without_showing_its_password() {
         for wrong in [
             "http://",
             "http:///x",

@@ -112,8 +112,8 @@ impl OpenFile {
                 let mut state = self.state();
                 match state.pending.get(&chunk) {
                     Some(Some(_)) => state.pending.remove(&chunk).flatten(),
-                    // The chunk arrived after the look into the cache, the cache has dropped it
-                    // since, or its read-ahead has ended. Look and request again.
+                    // Either the chunk arrived after the look into the cache, or the cache dropped
+                    // it before the look, or its read-ahead has ended. Request and look again.
                     None => continue,
                     Some(None) => None,
                 }
@@ -135,8 +135,8 @@ impl OpenFile {
             let most = AHEAD.min(self.cache.most() / CHUNK / 2);
             let ahead = state.seen(chunk, most);
             let end = (chunk + 1 + ahead).min(self.version.size.div_ceil(CHUNK));
-            // Wait until several chunks are due, because a few large requests are better than one
-            // request for each chunk.
+            // If only chunks to read ahead are due, wait until they are a quarter of `ahead`: a few
+            // large requests are better than one request for each chunk.
             let is_due =
                 |at: u64| !state.pending.contains_key(&at) && !self.cache.has((self.number, at));
             let due: Vec<u64> = (chunk..end).filter(|at| is_due(*at)).collect();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one_run() {
+    fn neighbouring_chunks_form_one_run() {
         assert_eq!(runs(&[]), []);
         assert_eq!(runs(&[1, 2, 3, 7, 9, 10]), [1..4, 7..8, 9..11]);
     }

@@ -81,7 +81,7 @@ impl Calls {
         let (mut writer, mut reader) = session.split();
         let entered = match first.said {
             Some(Said::Begin(begin)) => self.enter(peer.0, &begin),
-            _ => Err(wrong("the first message of a stream is not its beginning")),
+            _ => Err(wrong("the first message of a stream is not Begin")),
         };
         let ended = match entered {
             Err(error) => Err(error),

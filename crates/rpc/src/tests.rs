@@ -294,7 +294,7 @@ fn a_client_that_breaks_the_protocol_loses_its_connection() {
         let first = say(Said::Call(call(1, "wait")));
         let never = std::future::pending();
         let error = calls.serve(server, first, Prefix::ALL, never).await.unwrap_err();
-        assert!(error.what.contains("not its beginning"), "{error}");
+        assert!(error.what.contains("is not Begin"), "{error}");
     });
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A client becomes a [`Session`] once it has shown a key, is admitted and has sent its hello. The
 //! listener refuses a client without rights before it reads the client's first message. A network
-//! (an IPv4 address, or an IPv6 /64) with many refused clients has to pause. Connections of other
-//! programs are dropped silently and counted.
+//! (an IPv4 address, or an IPv6 /64) with many refused clients or unfinished handshakes has to
+//! pause. Connections of other programs are dropped silently and counted.
 
 use std::fmt;
 use std::io;
@@ -175,8 +175,8 @@ impl Listener {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// Reads the hello of a client of another carrier. [`Listener::accept`] returns its additional
-    /// streams.
+    /// Reads the hello of a client of another carrier. [`Listener::accept`] returns the client's
+    /// additional streams.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
         let late = || Error::new(Kind::Lost, "no first message arrived in time");
@@ -220,8 +220,8 @@ impl Listener {
         self.door.holds.send_replace(holds);
     }
 
-    /// Calls `tell` with the address of each client that is not admitted, has no common version, or
-    /// makes its network pause. Only the first call counts.
+    /// Calls `tell` with the address of each client that is not admitted or has no common version,
+    /// and once more if a refusal makes the client's network pause. Only the first call counts.
     pub fn on_refusal(&self, tell: impl Fn(SocketAddr, &Error) + Send + Sync + 'static) {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
@@ -736,7 +736,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_without_a_listener_is_judged_like_one_with_a_listener() {
+    fn a_session_without_a_listener_is_admitted_or_refused_with_a_reason() {
         run(async {
             for is_allowed in [true, false] {
                 let (near, far) = tokio::io::duplex(4096);

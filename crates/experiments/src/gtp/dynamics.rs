@@ -89,7 +89,7 @@ pub(super) static FIG7: Experiment = Experiment {
     setup: "Four GTP senders with round trips of 20, 40, 60 and 80 ms start at 0, 2, 3 and 4 s. \
             Each has its own link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s \
             (Ethernet framing included) and a drop-tail queue of 512 kB. Rates are means over the \
-            given time; each phase begins a second after the last join. The fairness index is \
+            given time; each phase begins a second after a join. The fairness index is \
             Jain's. Rows by the paper's rules have `gtp-variant = paper`; rows by our rules have \
             longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
     cases: || both_rules(std::iter::once((GTP.to_owned(), vary("gtp-fig7"))), &["*"]),
@@ -113,12 +113,13 @@ pub(super) static FIG7: Experiment = Experiment {
         ]
     },
     figures: Experiment::NO_FIGURES,
-    differs: "The paper's ns-2 counts the rate of packets. Here rates count the object, for which \
-              1 Gbit/s leaves 936 Mbit/s. In the emulation each flow is a copy by the real binary. \
-              All copies go to one server, in which one receiver schedules them.",
+    differs: "The paper's ns-2 simulation gives the rate of packets. Here rates count the object's \
+              bytes without headers, for which 1 Gbit/s leaves 936 Mbit/s. In the emulation each \
+              flow is a copy by the real binary. All copies go to one server, in which one \
+              receiver schedules them.",
     learned: "A receiver that sets the rate of each sender makes the shares independent of \
-              round-trip times. A second after the last join, four flows from 20 to 80 ms have \
-              {[GTP, 5 to 10 s] / 4 | 1} Mbit/s on average, together all that the link carries. \
+              round-trip times. From one second after the last join, the four flows (20 to 80 ms) \
+              have {[GTP, 5 to 10 s] / 4 | 1} Mbit/s each on average, and together fill the link. \
               Nothing is lost in the simulation; over real sockets {GTP | loss | emulated | 2} % \
               is lost. The fairness index is 1, as in the paper's simulation.",
     set: Set::Quick,

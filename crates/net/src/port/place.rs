@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_counts_as_an_arrival_and_a_replay_does_not() {
+    fn a_resent_block_counts_as_an_arrival_and_a_replayed_datagram_does_not() {
         let (mut sealer, mut placer) = rig(false, 5);
         let first = seal(&mut sealer, 3, 100);
         assert_eq!(place(&mut placer, &first), Ok(Some(3)));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_blocks_that_do_not_fit_are_counted() {
+    fn unknown_and_short_blocks_are_counted_and_long_blocks_are_refused() {
         let (mut sealer, mut placer) = rig(false, 5);
         assert_eq!(place(&mut placer, &seal(&mut sealer, 25, 100)), Ok(None));
         assert_eq!(place(&mut placer, &seal(&mut sealer, 3, 99)), Ok(None));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_decide_when_loss_is_judged_and_counts_as_unchanged() {
+    fn own_again_sets_the_second_comparison_and_own_stays_what_counts_as_unchanged() {
         let by = |tuning| OwnLoss::new(&Rules { tuning, ..rules() });
         let begun = |mut own: OwnLoss| {
             excesses(&mut own, 1e9, 0.05, 0..12).iter().position(|excess| *excess == 0.0)

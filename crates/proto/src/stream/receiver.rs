@@ -15,7 +15,7 @@ use crate::time::{Span, Time};
 /// were not delivered count as missed.
 const WINDOW: u32 = 256;
 
-/// Maximum number of missed frames whose later symbols are counted ([`Receiver::overdue`]).
+/// Maximum number of missed frames whose late symbols are counted ([`Receiver::overdue`]).
 const MISSED_FRAMES: u32 = 64;
 
 /// Minimum pause after a symbol within a frame before the missing symbols are taken for lost:
@@ -260,8 +260,9 @@ impl Receiver {
         // frame has begun.
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
-        // A new symbol within the frame shows that the sender had not sent the whole frame, and so
-        // dropped the request. The next request waits again for a pause or the frame's end.
+        // A symbol beyond the highest shows that the sender had not sent the whole frame when the
+        // request came. The sender drops such a request, so the next request waits again for a
+        // pause or the frame's end.
         open.asks.again &= is_last || head.index <= open.highest;
         open.highest = open.highest.max(head.index);
         if !open.asks.again {

@@ -357,7 +357,8 @@ impl Control {
         self.pass(Item::Message(Box::new(Received { message, restored, _permit: permit }))).await;
     }
 
-    /// Delivers an item; waits for the program. Messages may be dropped meanwhile.
+    /// Delivers an item. Waits while the program's queue is full; messages that arrive meanwhile
+    /// may be dropped.
     pub(super) async fn pass(&self, item: Item) {
         // Without a receiver, the connection's loop ends.
         let _ = self.items.send(item).await;

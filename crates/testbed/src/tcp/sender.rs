@@ -134,7 +134,7 @@ impl Sender {
             self.rto.sample(rtt);
         }
         if change.acked > 0 {
-            // RFC 7323: timestamps give valid samples even for repeats, so the back-off ends.
+            // RFC 7323: timestamps make samples of retransmissions valid, so the back-off ends.
             self.rto.relax();
             self.restart_timer(now);
         }

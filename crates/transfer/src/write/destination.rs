@@ -49,7 +49,7 @@ impl Reporter {
         });
     }
 
-    /// Reports `event`, unless the receiving end is gone.
+    /// Reports `event`; a closed channel is no error.
     pub(crate) fn report(&self, event: WriterEvent) {
         let _ = self.events.send(event);
     }
