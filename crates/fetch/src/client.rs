@@ -116,7 +116,7 @@ impl Client {
             }
             401 | 407 => {
                 Error::new(Kind::Unreachable, format!("{host} asks for credentials ({status})"))
-                    .advise(format!("name the file of a token with {}", CallOption::Token))
+                    .advise(format!("give a token with {}", CallOption::Token))
             }
             403 => Error::new(Kind::Unreachable, format!("{host} refuses access to {url} (403)")),
             404 | 410 => Error::new(Kind::File, format!("{url} does not exist ({status})")),

@@ -51,7 +51,8 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A byte with the message's length precedes each message, and the number of a datagram follows.
+/// A byte with the message's length precedes each message. A byte with a number's length follows,
+/// and then this number: the block number of a datagram.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()

@@ -20,7 +20,7 @@ fn run_without_strace(is_required: bool) -> Output {
 }
 
 #[test]
-fn without_strace_these_tests_skip_with_a_reason_or_fail_if_it_is_required() {
+fn without_strace_these_tests_skip_with_a_reason_or_fail_if_ci_requires_strace() {
     let skipped = run_without_strace(false);
     alone::assert_passed(&skipped);
     let said = String::from_utf8_lossy(&skipped.stderr).into_owned();
@@ -157,7 +157,7 @@ fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
 fn read(name: &str, calls: &[Call]) -> u64 {
     let reads = calls.iter().filter(|call| call.is(&["read", "pread"]) && call.is_of(name));
     let seen = calls.iter().find(|call| call.is(&["mmap", "sendfile"]) && call.is_of(name));
-    assert!(seen.is_none(), "a call that the count misses reads it: {seen:?}");
+    assert!(seen.is_none(), "a call that the count misses reads {name}: {seen:?}");
     reads.map(|call| call.result).sum()
 }
 

@@ -15,7 +15,7 @@ const PIECE: usize = 3_000_000;
 
 fn make_image(path: &Path) {
     let image = File::create(path).expect("the folder is ours");
-    image.set_len(TERABYTE).expect("the file system has holes");
+    image.set_len(TERABYTE).expect("the file system supports sparse files");
     for place in PLACES {
         image.write_all_at(&bytes(PIECE, place), place).unwrap();
     }

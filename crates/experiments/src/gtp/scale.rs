@@ -66,7 +66,7 @@ fn joined(outcome: &CaseOutcome) -> Option<f64> {
 }
 
 /// How many looks at flows (comparisons of two flows, and computations of one share) the scheduler
-/// needs for one decision. Half of the senders have an estimate below the equal share.
+/// needs for one decision. With N senders, the estimates are 1 to N, and the equal share is N / 2.
 fn looks(senders: usize) -> f64 {
     let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;
     let demands: Vec<Demand> =
@@ -89,9 +89,10 @@ pub(super) static SCALE: Experiment = Experiment {
             and senders wait for its first request. Aggregate and fairness (Jain's index) are \
             measured from 2 to 3 s, loss over all 5 s. The model is the object data that the links \
             carry in full packets. The rows `fair after a join within` have the time from the join \
-            until the late flow's rate over 50 ms stays within 10 % of the others' mean. A \
-            decision computes all shares. A look is one step of a decision: it compares two flows \
-            or computes one share. In the table of looks the model is N log2 N for N senders.",
+            until the late flow's rate, measured every 50 ms, stays within 10 % of the others' \
+            mean. A decision computes all shares. A look is one step of a decision: it compares \
+            two flows or computes one share. In the table of looks the model is N log2 N for N \
+            senders.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {
             let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;

@@ -44,7 +44,7 @@ fn a_large_and_a_small_file_of_one_name_each_arrive_whole() {
 }
 
 #[test]
-fn a_copy_of_a_large_file_leaves_the_locked_partial_file_of_a_small_one() {
+fn a_copy_of_a_large_file_does_not_remove_the_locked_partial_file_of_a_small_file() {
     let (ends, to) = (ends(), Disk::new(1));
     write(ends.from.join("x"), &content(LARGE, 1));
     let other = to.root().create(b".x.lh-small", 0o600).unwrap();
@@ -95,7 +95,7 @@ fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
 /// Imitates another copy that replaces a closed partial file by a file of the same inode number and
 /// length.
 #[test]
-fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
+fn a_partial_file_of_the_same_inode_but_another_modification_time_is_not_renamed() {
     const FILES: u64 = 20;
     let ends = ends();
     for number in 0..FILES {
@@ -171,8 +171,8 @@ fn two_copies_of_one_source_continue_separately_without_locks() {
     assert!(disk.cached(disk.tree(false)[&b"copy"[..]]) == content(LARGE, 1));
 }
 
-/// Copies a large file into a folder that other users may change, and kills the copy `calls` calls
-/// after its last chunk arrived.
+/// Copies a large file into a folder that other users may change. Kills the copy after `calls` disk
+/// calls, counted from the arrival of the last chunk.
 fn killed_while_it_names_a_file(from: &Path, calls: u64) -> (Disk, Place) {
     let disk = Disk::new(1);
     disk.root().set_mode(0o777).unwrap();

@@ -84,7 +84,7 @@ impl core::fmt::Display for SymbolError {
             }
             SymbolError::Twice(number) => write!(f, "symbol {number} was given twice"),
             SymbolError::Length { length, symbol } => {
-                write!(f, "a symbol of {length} bytes does not fit symbols of {symbol} bytes")
+                write!(f, "a symbol has {length} bytes, but the block's symbols have {symbol}")
             }
             SymbolError::Originals { given, expected } => {
                 write!(f, "{given} originals were given, the block has {expected}")

@@ -1,5 +1,6 @@
-//! A server's tree of small values, and its writers (the programs that edit it). [`Calls`] makes
-//! each edit at most once, and remembers the edit's outcome.
+//! A server's tree of small values, and its writers (the programs that edit it). [`Calls`] does not
+//! make a repeated edit again: it returns the first outcome, or [`Refusal::Unknown`] if it has
+//! discarded the outcome. Only edits of a vanished presence are made again.
 
 use alloc::vec::Vec;
 
@@ -77,7 +78,7 @@ impl Calls {
             && (entry.owner.is_some_and(|had| Some(had) == owner)
                 || self.writers.wrote(writer, entry.version))
         {
-            // The writer itself made the last change, so the condition holds.
+            // `NotSince` must not fail because of the writer's own change.
             edit.condition = Condition::Always;
         }
         edit.owner = owner.filter(|_| is_presence && edit.value.is_some());
@@ -129,7 +130,7 @@ impl Calls {
         self.writers.take_rows()
     }
 
-    /// The outcome of an edit, if known.
+    /// The version that an edit created, if the edit was made and is remembered.
     pub fn known(&self, writer: Writer, number: u64) -> Option<u64> {
         self.writers.outcome(writer, number)
     }

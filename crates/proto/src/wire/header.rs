@@ -33,7 +33,7 @@ pub enum Kind {
     Probe,
     /// The answer to a probe.
     ProbeAnswer,
-    /// A random value that an address must echo before it is trusted.
+    /// A challenge: a random value that an address must echo before it is trusted.
     Challenge,
     /// The echoed value of a challenge.
     ChallengeAnswer,

@@ -91,7 +91,7 @@ pub struct ProbeCount {
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     /// Bits a second from the first arrival to the last, without the bytes of the first arrival. If
-    /// all datagrams arrived at once: their bytes over the time of sending.
+    /// all datagrams arrived at once: all their bytes divided by the time of sending.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after a datagram that was sent later.

@@ -322,7 +322,7 @@ pub struct Warning {
 
 /// The request is granted, but the server takes no data yet: another transfer has to give way or to
 /// release memory first. Data that the client sends meanwhile are lost, except for a few early
-/// datagrams. Sent again with `over` once the transfer starts.
+/// datagrams. Sent again with `over` when the transfer starts.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Wait {
     /// The transfer starts now.

@@ -69,7 +69,8 @@ impl Error {
     }
 
     /// Returns the call's options that the error's text and advice name. The text names an option
-    /// in backquotes, for example `` `memory` ``, so a program can replace it with its own name.
+    /// in backquotes, for example `` `memory` ``, so a program can put the name of its own option
+    /// there.
     pub fn options(&self) -> Vec<CallOption> {
         CallOption::named_in(&self.to_string())
     }
