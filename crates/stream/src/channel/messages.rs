@@ -88,9 +88,9 @@ pub struct Publish {
 }
 
 /// Asks for the messages of a room. The server answers with a [`Room`]. Then it sends the last
-/// message of each key and all later messages, or the messages from `next` on if `run` is the
-/// room's. In mode 3 it sends only later messages. In mode 4 it sends the last message of each
-/// key only after [`LastOfKeys`].
+/// message of each key and all later messages, or the messages from `next` on if `run` is
+/// equal to [`Room.run`](Room::run). In mode 3 it sends only later messages. In mode 4 it sends the
+/// last message of each key only after [`LastOfKeys`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Subscribe {
     /// The name of the room.
