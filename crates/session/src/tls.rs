@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_shows_exactly_one_key() {
+    fn a_peer_shows_exactly_one_key_and_the_client_learns_the_id_of_a_refused_peer() {
         let identity = Identity::generate();
         let key = &identity.key.cert[0];
         for expect in [Expect::Anyone, Expect::Only(identity.id())] {

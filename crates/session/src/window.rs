@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_queue_ends_the_growth_near_what_the_path_holds() {
-        // The path of 10 Mbit/s holds 125 kB in 100 ms; with its queue, about twice that.
+        // The path of 10 Mbit/s holds 125 kB in 100 ms. The check allows as much again for a queue.
         let mut path = Path::new(1_250_000, NEVER);
         let sent: Vec<u64> = (0..200).map(|_| path.round(WIDE)).collect();
         let later = &sent[20..];
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_round_after_a_shrink_waits_in_the_same_queue_and_shrinks_no_more() {
+    fn the_round_after_a_shrink_waits_in_the_same_queue_and_does_not_shrink_the_window() {
         let queue = RTT * 2;
         let once = after(half_a_mib(), 16_000, 0, queue);
         let twice = after(once.clone(), 16_000, 0, queue);
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_stays_between_its_bounds_and_falls_to_the_floor_where_loss_persists() {
+    fn the_window_stays_between_its_bounds_and_falls_to_the_floor_on_persistent_congestion() {
         let mut large = Window { bytes: 17 << 20, shortest: Some(RTT), ..Window::new() };
         assert_eq!(after(large.clone(), 16_000, 0, RTT).bytes, BULK);
         let small = Window { bytes: FLOOR + 1, shortest: Some(RTT), ..Window::new() };
@@ -601,7 +601,7 @@ mod tests {
         assert_eq!(window.bytes, (rest - 1_000_000) / 2);
         window.on_end_acks(now + RTT, 0, false, Some(47));
         window.arrived(1_000_000);
-        assert_eq!(window.bytes, (rest - 1_000_000) / 2, "a retreat does not grow");
+        assert_eq!(window.bytes, (rest - 1_000_000) / 2, "the window does not grow in a retreat");
         window.on_sent(now + RTT, PACKET, 48);
         window.on_congestion_event(now, now, false, FLIGHT);
         assert_eq!(window.bytes, FLOOR);
@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_lost_or_waited_or_was_not_full_confirms_no_path() {
+    fn a_round_that_lost_bytes_met_a_queue_or_was_not_full_confirms_no_path() {
         let allowed = || {
             let window = Window { shortest: Some(RTT), ..Window::new() };
             window.resume(FLIGHT, Instant::now());

@@ -99,7 +99,7 @@ impl Pair {
         Pair::within(scratch(), "", args)
     }
 
-    /// Like [`Pair::new`], with `rights` such as `:ro` after the client's id.
+    /// Like [`Pair::with`], with `rights` such as `:ro` after the client's id.
     pub(crate) fn with_rights(rights: &str, args: &[&str]) -> Pair {
         Pair::within(tempfile::tempdir().expect("there is room for a folder"), rights, args)
     }

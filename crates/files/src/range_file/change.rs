@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn no_partial_file_no_link_that_leads_out_and_no_shared_or_privileged_file_is_changed() {
+    fn links_out_of_the_root_and_partial_hard_linked_and_setuid_files_are_not_changed() {
         let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (top, secret) = (top.path(), outside.path().join("secret"));
         fs::write(&secret, "s").unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn no_chunk_value_of_a_file_is_cached_until_all_its_guards_are_dropped() {
+    fn no_chunk_value_is_cached_while_a_guard_of_the_file_exists() {
         let top = tempfile::tempdir().unwrap();
         fs::write(top.path().join("data"), vec![7; CHUNK as usize]).unwrap();
         let known = std::sync::Arc::new(ChunkValues::new(8));

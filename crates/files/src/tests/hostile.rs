@@ -60,7 +60,7 @@ fn a_harmful_manifest_is_refused_and_the_entry_named() {
 }
 
 #[test]
-fn impossible_sizes_counts_and_holes_are_refused() {
+fn impossible_sizes_holes_counts_orders_and_shapes_are_refused() {
     let sized = |size, holes: Vec<std::ops::Range<u64>>| {
         entry(b"a", Kind::File { size, sparse: true, holes: holes.into() })
     };
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_manifest_is_valid_or_refused(
+    fn a_truncated_manifest_is_refused_and_one_with_a_flipped_bit_is_refused_or_valid(
         at in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<prop::sample::Index>(),
     ) {
         let entries = vec![folder(b"a"), file(b"a/b"), file(b"a/c"), link(b"d", b"e")];
@@ -371,7 +371,7 @@ fn a_chunk_that_differs_from_its_hash_is_not_written() {
 }
 
 #[test]
-fn unrequested_answers_are_refused() {
+fn unrequested_answers_are_refused_and_unknown_entries_and_chunks_match_nothing() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));

@@ -114,7 +114,7 @@ impl AddressRule {
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
             // The newest unvalidated address counts, so an old path that still delivers cannot
             // delay a move. But each address stays pending for at least `hold`, which doubles at
-            // each replacement: at last an echo arrives before the other address takes over.
+            // each replacement, so an echo finally arrives before another address takes over.
             if let Some(pending) = &self.pending {
                 if now.since(pending.since) < self.hold {
                     return Advice::Nothing;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_paths_address_is_used_at_its_first_sealed_port() {
+    fn data_go_to_the_control_paths_address_at_the_port_of_its_first_sealed_datagram() {
         let mut rule = AddressRule::waiting("192.0.2.1".parse().unwrap());
         assert_eq!(rule.destination(), None);
         assert_eq!(genuine(&mut rule, NOW, "192.0.2.1:5000", 1), Advice::Adopted);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_is_repeated_after_an_interval() {
+    fn a_challenge_is_repeated_after_250_ms_and_replaced_after_10_s_or_for_a_new_address() {
         let mut rule = AddressRule::contacted("192.0.2.1:7718".parse().unwrap());
         assert_eq!(genuine(&mut rule, NOW, "192.0.2.9:1", 1), Advice::Send([1; 16]));
         assert_eq!(genuine(&mut rule, NOW, "192.0.2.9:1", 2), Advice::Nothing);

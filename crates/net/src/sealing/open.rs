@@ -242,8 +242,8 @@ impl Opener {
     }
 
     /// Checks the number of an unencrypted datagram. A corrupted number far ahead would make the
-    /// next genuine datagrams stale. So the first number far ahead is refused, and the next one is
-    /// accepted if it is near the first, as after an outage.
+    /// next genuine datagrams stale. So a number far ahead is accepted only if the last refused
+    /// number is near it but different. After an outage, the second genuine number is accepted.
     fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
         let PacketNumber(number) = number;
         if number < self.window.end().saturating_add(WINDOW) {

@@ -6,7 +6,8 @@ use crate::endpoint::Setup;
 use crate::units::Rate;
 use crate::wire::ErrorRate;
 
-/// The delay starts at this multiple of the target's delay, as far as [`LONGEST`] allows.
+/// With a fixed rate, the delay starts at this multiple of the target's delay, as far as
+/// [`LONGEST`] allows.
 const FIRST: f64 = 3.0;
 /// Longest delay in seconds, unless the target's delay is longer.
 const LONGEST: f64 = 0.01;

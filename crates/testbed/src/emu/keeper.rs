@@ -106,8 +106,8 @@ impl Household {
 
 impl Drop for Household {
     fn drop(&mut self) {
-        // Before the first process can be waited for, every child must have been waited for, here
-        // or by the child's owner.
+        // The kernel ends the first process only after every child was waited for, here or by the
+        // child's owner.
         self.lifeline = None;
         for child in &self.children {
             let _ = rustix::process::waitid(WaitId::PidFd(child.as_fd()), WaitIdOptions::EXITED);

@@ -1,4 +1,4 @@
-//! Memory for packets in flight: large chunks, used again after their last packet.
+//! Memory for packets in flight: large chunks, reused after all their packets are released.
 
 use std::io;
 

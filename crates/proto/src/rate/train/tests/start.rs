@@ -34,7 +34,7 @@ fn jitter_of_more_than_half_the_first_train_makes_that_train_useless() {
 }
 
 #[test]
-fn later_round_trip_times_do_not_count_as_jitter() {
+fn round_trip_times_of_datagrams_sent_at_the_first_rate_do_not_count_as_jitter() {
     let mut trains = up();
     trickled(&mut trains, ms(20));
     let pulse = Pulse { highest: 161, ..Pulse::default() };
@@ -43,7 +43,7 @@ fn later_round_trip_times_do_not_count_as_jitter() {
 }
 
 #[test]
-fn round_trip_times_of_a_remembered_path_that_is_being_filled_are_no_jitter() {
+fn with_more_than_256_datagrams_before_the_first_rate_no_round_trip_time_counts_as_jitter() {
     for (trickled, range) in [(256, ms(10)), (257, Span::ZERO)] {
         let mut trains = up();
         trains.epoch.from = trickled;
@@ -61,7 +61,8 @@ fn poorly_timed_trains_set_the_rate_and_let_it_grow_by_a_quarter() {
     for start in [1024, 2048] {
         assert_eq!(report(&mut trains, train(start, 3)), None);
     }
-    // Three trains of 0.4 ms at 800 Mbit/s, and an error of 0.1 ms divided by the root of 3.
+    // 32 datagrams take 0.4 ms at 800 Mbit/s. The timing error of three trains is 0.1 ms divided by
+    // the root of 3.
     let shown = 800.0 / (1.0 + 0.25 / libm::sqrt(3.0));
     near(report(&mut trains, train(3072, 3)).unwrap(), shown * MBPS);
     assert_eq!((trains.blind, trains.growth, trains.is_guess()), (false, CAREFUL, true));
@@ -73,7 +74,7 @@ fn poorly_timed_trains_set_the_rate_and_let_it_grow_by_a_quarter() {
 }
 
 #[test]
-fn a_loss_of_ours_with_a_short_queue_shortens_the_bursts_once() {
+fn a_loss_that_we_caused_shortens_the_bursts_once_if_the_queue_is_short() {
     let lossy = Measure { queue: Span::from_micros(999), ..epoch(100.0, 0.4) };
     let timed = || Trains { pool: shows(100.0), ..up() };
     let mut trains = timed();
@@ -93,7 +94,7 @@ fn a_loss_of_ours_with_a_short_queue_shortens_the_bursts_once() {
 }
 
 #[test]
-fn a_loss_of_ours_with_a_long_queue_or_above_the_trains_rate_lowers_the_rate_at_once() {
+fn a_loss_that_we_caused_lowers_the_rate_at_once_if_the_queue_is_long_or_trains_showed_less() {
     for (shown, queue) in [(100.0, SHALLOW), (99.0, Span::ZERO)] {
         let mut trains = Trains { pool: shows(shown), ..up() };
         trains.caused(&Measure { queue, ..epoch(100.0, 0.4) });
