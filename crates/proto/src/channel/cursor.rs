@@ -28,6 +28,8 @@ pub struct Cursor {
     /// subscriber does not get messages that came over this link.
     not_via: u64,
     next: u64,
+    /// For the mode `latest`: `next` before the current round.
+    round: u64,
     /// Positions of each key's last message from before the subscription, oldest first.
     before: VecDeque<u64>,
     /// For the mode `latest`: the keys of the current round that the subscriber has not taken. A
@@ -56,12 +58,19 @@ impl Cursor {
     /// A subscriber that already has every message before the position `next`.
     pub fn at(next: u64, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let (before, due, ahead) = Default::default();
-        Cursor { mode, keys, not_via, next, before, due, ahead }
+        Cursor { mode, keys, not_via, next, round: next, before, due, ahead }
     }
 
-    /// The position for [`Cursor::at`], to continue on another connection.
+    /// The position for [`Cursor::at`], to continue on another connection. `u64::MAX` while a
+    /// subscriber of the mode `reliable` lacks messages from before its subscription: only a new
+    /// subscription gets them.
     pub fn position(&self) -> u64 {
-        self.next
+        match self.mode {
+            Mode::Reliable if !self.before.is_empty() => u64::MAX,
+            // The other keys of the round would be missing until their next change.
+            Mode::Latest if !self.due.is_empty() => self.round,
+            _ => self.next,
+        }
     }
 
     /// Number of the room's messages that wait for this subscriber. In the mode `latest`: number of
@@ -126,7 +135,7 @@ impl Cursor {
                 let due = round.filter(|(at, message)| self.ahead.get(&message.key) != Some(at));
                 self.due = due.map(|(_, message)| message.key.clone()).collect();
                 self.ahead.clear();
-                self.next = log.next();
+                (self.round, self.next) = (self.next, log.next());
             }
             let key = self.due.pop_front()?;
             if let Some((at, message)) = log.last(&key) {

@@ -67,6 +67,30 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
 }
 
 #[test]
+fn a_subscriber_whose_connection_is_lost_among_the_last_values_gets_the_others_later() {
+    for mode in [Mode::Reliable, Mode::Latest] {
+        let mut log = Log::new(limits(9, 10));
+        for (number, key) in [(1, "a"), (2, "b"), (3, "c")] {
+            log.push(message(number, key));
+        }
+        for taken in 1..=3 {
+            let mut first = Cursor::new(&log, mode, Prefix::ALL, 0);
+            for _ in 0..taken {
+                assert!(first.take(&log).is_some());
+            }
+            // As a server does: it does not know positions behind its log.
+            let mut again = match first.position() {
+                next if next <= log.next() => Cursor::at(next, mode, Prefix::ALL, 0),
+                _ => Cursor::new(&log, mode, Prefix::ALL, 0),
+            };
+            let later = take(&mut again, &log);
+            assert!((taken + 1..=3).all(|number| later.contains(&number)), "{mode:?}: {later:?}");
+            assert_eq!(later.is_empty(), taken == 3, "{mode:?}");
+        }
+    }
+}
+
+#[test]
 fn the_newest_value_of_a_key_replaces_values_that_were_not_taken_and_no_key_starves() {
     let mut log = Log::new(limits(100, 10));
     let mut latest = Cursor::new(&log, Mode::Latest, Prefix::ALL, 0);

@@ -109,7 +109,8 @@ pub struct Subscribe {
     /// messages in datagrams. The client already has all messages of this run before `next`.
     #[prost(fixed64, tag = "4")]
     pub run: u64,
-    /// The position of the first message that the client still needs.
+    /// The position of the first message that the client still needs. Beyond the room's last
+    /// message: the client lacks messages from before its first connection, so it counts as new.
     #[prost(uint64, tag = "5")]
     pub next: u64,
     /// The link whose messages must not be sent back; 0 for none. A link needs the right `link`.
@@ -182,7 +183,7 @@ pub struct Part {
     /// The key of the message; empty for none.
     #[prost(string, tag = "5")]
     pub key: String,
-    /// To a subscriber: the position of the room's next message after this one.
+    /// To a subscriber: the position to continue at on another connection.
     #[prost(uint64, tag = "6")]
     pub next: u64,
     /// Number of bytes of the message that later parts have.
@@ -260,7 +261,7 @@ pub struct Room {
     /// numbers are not comparable.
     #[prost(fixed64, tag = "1")]
     pub run: u64,
-    /// The position of the next message of the room.
+    /// The position to continue at on another connection.
     #[prost(uint64, tag = "2")]
     pub next: u64,
 }

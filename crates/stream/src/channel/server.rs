@@ -222,7 +222,8 @@ impl Channels {
                 true => Cursor::at(subscribe.next, mode, filter, link),
                 false => Cursor::new(log, mode, filter, link),
             };
-            (cursor, log.next())
+            let next = cursor.position();
+            (cursor, next)
         });
         let out = match mode.is_datagrams() {
             true => Some(self.outbound(about, &subscribe, mode)?),
