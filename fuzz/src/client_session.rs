@@ -72,17 +72,17 @@ pub fn is_whole(bytes: &[u8], stall: Duration) -> bool {
     if let Err(error) = &ended {
         assert!(!error.what.is_empty() && error.what.len() < 3 * 4096 + 3000);
     }
-    assert_eq!(fs::read(&beside).expect("it is still there"), CONTENT);
+    assert_eq!(fs::read(&beside).expect("the source still exists"), CONTENT);
     assert_eq!(names(scratch.path()), ["beside", "config", "into"]);
     let made = names(&into);
     let ours = [".lh-part", ".lh-small", ".lh-link", ".lh-journal", ".lh-tree"]
         .map(|end| format!(".{name}{end}"));
     let asked = |made: &String| *made == name || ours.contains(made);
     assert!(made.iter().all(asked), "{made:?} was not asked for");
-    assert!((pull && !dry_run) || made.is_empty(), "{made:?} where nothing is written");
+    assert!((pull && !dry_run) || made.is_empty(), "{made:?} was created by a push or a dry run");
     let copy = into.join("file");
     if let (Ok(summary), true) = (&ended, pull && !tree && !dry_run) {
-        assert!(copy.is_file() || summary.failed_files > 0, "a whole copy is there");
+        assert!(copy.is_file() || summary.failed_files > 0, "a successful pull created no file");
     }
     let Ok(content) = fs::read(&copy) else { return ended.is_ok() };
     if !content.is_empty() && content.len() <= 1 << 20 {

@@ -84,7 +84,7 @@ fn flag(option: CallOption) -> &'static str {
     }
 }
 
-/// Replaces the names of library options in `text`, which may be from a peer.
+/// Replaces the names of library options in `text` by flags. The text may come from a peer.
 fn in_flags(text: &str) -> String {
     let named = CallOption::named_in(text).into_iter();
     named.fold(text.to_owned(), |text, option| text.replace(&option.to_string(), flag(option)))

@@ -136,7 +136,7 @@ impl Server {
         }
     }
 
-    /// Asks the child to end. Kills it once it closes its stdout, or at the deadline.
+    /// Asks the server to end. Kills the server when it has closed its stdout, or at the deadline.
     pub(super) fn end(self) {
         let pid = i32::try_from(self.child.0.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
@@ -196,7 +196,7 @@ fn spawn(
 ) -> Result<(Kept, Receiver<String>), Error> {
     let spawned = stage.spawn(config, words);
     let mut child = Kept(spawned.map_err(|error| failed(&words[0], &error.to_string()))?);
-    let stdout = child.0.stdout.take().expect("every stage pipes it");
+    let stdout = child.0.stdout.take().expect("every stage pipes stdout");
     Ok((child, lines(stdout)))
 }
 

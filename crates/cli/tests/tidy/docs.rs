@@ -150,7 +150,7 @@ fn every_page_of_the_docs_is_linked() {
     let lost = docs.filter(|page| {
         root().join(&page.path).canonicalize().is_ok_and(|path| !linked.contains(&path))
     });
-    none(lost.map(|page| page.path.clone()).collect(), "each page in docs is linked from another");
+    none(lost.map(|page| page.path.clone()).collect(), "a page links to each page in docs");
 }
 
 #[test]
@@ -164,12 +164,12 @@ fn the_readme_has_the_exit_statuses_of_the_help() {
 }
 
 #[test]
-fn every_path_on_the_map_exists() {
-    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is a map");
+fn every_path_in_the_architecture_page_exists() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
     let quoted = map.split('`').skip(1).step_by(2);
     let inside = |path: &&str| path.contains("/src/") || path.contains("/tests/");
     let paths: Vec<&str> = quoted.filter(inside).filter(|path| !path.contains("NAME")).collect();
-    assert!(paths.len() > 20, "the map names only {paths:?}");
+    assert!(paths.len() > 20, "ARCHITECTURE.md names only {paths:?}");
     let lost = paths.into_iter().filter(|path| !root().join("crates").join(path).exists());
     none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only paths that exist");
 }
@@ -196,7 +196,7 @@ fn is_test(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn a_function_is_a_test_only_with_its_attribute() {
+fn a_function_counts_as_a_test_only_with_a_test_attribute() {
     let text = "fn a() {}\n#[test]\nfn b() {}\n#[test]\n#[cfg(unix)]\nfn c() {}\n";
     assert!(!is_test(text, "a") && is_test(text, "b") && is_test(text, "c"));
 }

@@ -41,8 +41,9 @@ pub(super) struct Large {
     missing: u64,
     /// Chunks verified since the last write to the journal.
     pending: Vec<(u64, Digest)>,
-    /// Chunks that match their records in the journal of another version of the source, or in a
-    /// journal that `distrust` rules out. [`Large::take_found`] need not write them again.
+    /// Chunks that match their records in a journal that proves nothing: the journal of another
+    /// version of the source, or any journal if [`Large::resume`] was called with `distrust`.
+    /// [`Large::take_found`] need not write these chunks again.
     stored: Bits,
     /// Chunks of the partial file that the source also has, according to the sender's answer.
     found: Vec<(u64, Digest)>,
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_space_of_a_file_without_holes_is_reserved() {
+    fn space_is_reserved_only_for_a_file_that_is_not_sparse() {
         let (disk, _) = ground();
         for sparse in [true, false] {
             let file = disk.root().create(format!("{sparse}").as_bytes(), 0o600).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_pauses_keeps_its_estimate_and_a_slower_one_does_not() {
+    fn a_host_that_pauses_keeps_its_estimate_and_a_host_that_stays_slow_does_not() {
         let rules = Rules { patience: 3, ..Rules::new(&Settings::default()) };
         let mut ce = Estimator::new(1000.0);
         let mut turn = |total: f64| {

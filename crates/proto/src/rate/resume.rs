@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_remembered_rate_is_sent_for_one_round_trip_and_no_longer() {
+    fn the_flow_sends_at_half_of_the_remembered_rate_for_one_round_trip_at_most() {
         let mut resumed = controller(&setup(Some(PATH)));
         let cold = controller(&setup(None)).rate();
         assert_eq!(resumed.rate(), Rate::from_mbps(400));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_on_the_first_train_ends_the_memory() {
+    fn the_report_on_the_first_train_ends_the_use_of_the_remembered_rate() {
         let mut resumed = controller(&setup(Some(PATH)));
         resumed.on_sent(Time::ZERO, PacketNumber(0), TRAIN_LEN + 10);
         let early = Pulse { clock: RTT, highest: 5, received: 5, ..Pulse::default() };
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_holds_for_a_remembered_rate_too() {
+    fn the_rate_limit_also_caps_the_remembered_rate() {
         let rate_limit = Some(Rate::from_mbps(50));
         let resumed = controller(&Setup { rate_limit, ..setup(Some(PATH)) });
         assert_eq!(resumed.rate(), Rate::from_mbps(50));

@@ -247,7 +247,7 @@ fn settle(path: Path, seed: u64) -> Run {
 }
 
 #[test]
-fn the_rate_is_found_from_slow_to_fast_on_short_and_long_paths() {
+fn the_rate_is_found_on_slow_and_fast_and_on_short_and_long_paths() {
     let (mut goodput, mut dropped, mut runs) = (0.0, 0.0, 0.0);
     for mbps in [10, 100, 1_000, 10_000] {
         for rtt in [50, 1_000, 20_000, 100_000, 300_000] {
@@ -301,7 +301,7 @@ fn drops_at_the_start_are_bounded() {
 
 /// A burst of a millisecond's data, as a sender emits by default, is larger than this queue.
 #[test]
-fn a_queue_shorter_than_a_burst_is_found_and_does_not_bring_the_rate_down() {
+fn a_queue_shorter_than_a_burst_lowers_the_goodput_little_and_drops_few_datagrams() {
     let short = Path { queue: Bytes::new(20 * 1_472), ..path(1_000, 1_000, 0.25, 0.0) };
     let run = settle(short, 1);
     assert!(run.goodput > 0.9, "{}", run.goodput);
@@ -334,7 +334,7 @@ fn random_loss_from_the_start_is_recognised_and_does_not_lower_the_goodput() {
 }
 
 #[test]
-fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
+fn a_host_that_stalls_now_and_then_does_not_lower_the_goodput() {
     for (mbps, rtt) in [(1_000, 200), (5_000, 200), (1_000, 20_000)] {
         for stall in [2, 12] {
             let mut path = path(mbps, rtt, 1.0, 0.0);
@@ -350,7 +350,7 @@ fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
 }
 
 #[test]
-fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
+fn a_sender_slower_than_the_path_does_not_raise_its_rate_for_ever() {
     let mut path = path(10_000, 200, 1.0, 0.0);
     path.queue = Bytes::mebi(4);
     // The receiving host reads too seldom to time a packet train (datagrams sent back to back).
@@ -399,7 +399,7 @@ fn a_path_that_becomes_slower_or_faster_is_followed() {
 }
 
 #[test]
-fn the_limit_and_the_drain_cap_the_rate() {
+fn the_users_limit_and_the_receivers_drain_rate_cap_the_rate() {
     let mut trains = Trains::new(DATAGRAM, Some(Rate::from_mbps(5)));
     assert_eq!(trains.rate(), Rate::from_mbps(5));
     trains.train(Time::ZERO, PacketNumber(0));

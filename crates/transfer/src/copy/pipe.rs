@@ -190,8 +190,8 @@ impl Parts<'_> {
         Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
     }
 
-    /// Returns the options for the copy of one part. Each part gets an equal share of the requested
-    /// rates, for `travelling` parts at a time.
+    /// Returns the options for the copy of one part. `travelling` parts are sent at a time, and
+    /// share the requested rates equally.
     fn of(&self, bytes: Vec<u8>, travelling: usize) -> CopyOptions {
         let folder = MemoryFolder::new(bytes.len() as u64);
         folder.put(self.name.as_os_str(), bytes);

@@ -33,8 +33,8 @@ enum Reach {
     Root(Root),
     /// No path: the server has no files.
     Nothing,
-    /// Everything that the user of this process can reach, because the client is that user's own
-    /// ssh.
+    /// Everything that the user of this process can reach: the client logged in through ssh as this
+    /// user.
     User,
 }
 
@@ -43,10 +43,10 @@ pub(super) struct Right {
     /// The list when the request was admitted.
     seen: Arc<[Allow]>,
     peer: PeerId,
-    /// The needed access; `None` if any entry of the list suffices.
+    /// The needed access to files; `None` if the request is not for files.
     access: Option<Access>,
-    /// The keyword of the needed service, if the service is not files. The client's right to this
-    /// service must stay the same.
+    /// The keyword of a service other than files. The client's right to this service must stay the
+    /// same. If this and `access` are `None`, any entry of the list suffices.
     word: Option<&'static str>,
 }
 
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_ends_if_its_entry_is_removed_or_its_mode_or_folder_changes() {
+    fn a_right_ends_if_its_entry_is_removed_loses_the_access_or_changes_its_folder() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("sub")).unwrap();
         let peer = crate::session::Identity::generate().id();

@@ -48,7 +48,7 @@ fn feedback(pulse: &Pulse, sample: Option<Span>) -> Feedback<'_> {
 }
 
 #[test]
-fn a_round_has_a_mean_and_a_longest_queue_capped_by_the_round_trip_rise() {
+fn a_round_has_a_mean_and_a_longest_queue_capped_by_the_rise_of_the_round_trip_time() {
     let mut queue = Queue::NEW;
     assert_eq!(queue.close(), None);
     queue.note(5.0, 1.0);
@@ -94,7 +94,7 @@ fn rounds_without_a_queue_show_the_paths_own_loss() {
 }
 
 #[test]
-fn one_lost_datagram_counts_on_a_clean_path_and_loss_beyond_noise_elsewhere() {
+fn on_a_clean_path_one_loss_is_our_own_and_elsewhere_only_losses_beyond_noise() {
     let mut shadow = shadow();
     assert!(!shadow.is_own_loss(1_000, 1_000));
     assert!(shadow.is_own_loss(1_000, 999));
@@ -108,7 +108,7 @@ fn one_lost_datagram_counts_on_a_clean_path_and_loss_beyond_noise_elsewhere() {
 }
 
 #[test]
-fn a_queue_shows_others_above_a_sixteenth_of_the_round_trip_and_more_near_a_train() {
+fn a_queue_shows_others_if_it_exceeds_a_sixteenth_of_the_round_trip_plus_a_recent_train() {
     let carries = 100.0 * MBPS;
     let shared = |rtt, queue| shadow().is_shared(rtt, carries, &round(0.9, queue));
     assert_eq!([shared(RTT, 0.006_2), shared(RTT, 0.006_3)], [false, true]);
@@ -123,7 +123,7 @@ fn a_queue_shows_others_above_a_sixteenth_of_the_round_trip_and_more_near_a_trai
 }
 
 #[test]
-fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
+fn the_window_starts_after_three_shared_rounds_with_a_new_train_or_24_without_one() {
     let mut shadow = shadow();
     shadow.is_fresh = true;
     assert!(!shadow.enters(true));
@@ -140,7 +140,7 @@ fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
 }
 
 #[test]
-fn the_window_starts_at_the_arrivals_and_above_half_of_the_path_as_after_a_loss() {
+fn the_window_starts_at_the_arrivals_or_as_after_a_loss_if_our_part_is_above_half() {
     let mut shadow = shadow();
     for (part, yields) in [(0.5, false), (0.9, true)] {
         shadow.part = part;
@@ -165,7 +165,7 @@ fn a_weight_of_three_flows_has_three_windows_and_a_larger_share() {
 }
 
 #[test]
-fn the_least_weight_sends_a_fiftieth_of_the_path_and_four_datagrams_a_round() {
+fn the_lowest_weight_sends_a_fiftieth_of_the_path_but_at_least_four_datagrams_a_round() {
     let rate = |mbps: f64| {
         let mut low = Shadow::new(DATAGRAM, None, Weight::LOW);
         low.carries = Vec::from([mbps * MBPS]);
@@ -215,7 +215,7 @@ fn the_capacity_is_the_median_of_five_trains_that_left_back_to_back() {
         shadow.carries().map(|carries| (carries / MBPS) as u64)
     };
     assert_eq!(show(0, 100, 5, true), None, "too few steps");
-    assert_eq!(show(1, 100, 6, false), None, "it did not leave at once");
+    assert_eq!(show(1, 100, 6, false), None, "the train did not leave back to back");
     let medians = [100, 90, 80, 70, 60, 50].map(|mbps| show(200 - mbps, mbps, 6, true));
     assert_eq!(medians, [100, 100, 90, 90, 80, 70].map(Some));
     shadow.drain = 60.0 * MBPS;
@@ -253,7 +253,7 @@ fn a_round_has_a_train_until_the_trains_last_datagram_has_passed() {
 }
 
 #[test]
-fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number() {
+fn the_error_of_trains_is_a_tenth_of_a_millisecond_divided_by_the_root_of_their_number() {
     let mut shadow = shadow();
     // 32 datagrams take 3.2 ms, or 3.3 ms with the timing error.
     is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.1 / 3.2));
@@ -278,7 +278,7 @@ fn a_queue_that_a_mistimed_train_may_explain_is_not_attributed_to_others() {
 }
 
 #[test]
-fn a_requested_train_that_differs_by_a_fifth_resets_the_measurements() {
+fn a_requested_train_that_differs_by_more_than_a_fifth_resets_the_measurements() {
     let mut shadow = shadow();
     let mut show = |place: u64, mbps| {
         shadow.asked.ask(place * TRAIN_EVERY);
@@ -295,7 +295,7 @@ fn a_requested_train_that_differs_by_a_fifth_resets_the_measurements() {
 }
 
 #[test]
-fn a_round_needs_a_round_trip_and_16_datagrams_and_is_discarded_after_four() {
+fn a_round_needs_a_round_trip_and_16_datagrams_and_is_discarded_after_four_round_trips() {
     let mut shadow = shadow();
     for number in 0..4_000 {
         shadow.departures.note_burst(Time::ZERO + Span::from_micros(200 * number), number, 1);
@@ -306,7 +306,7 @@ fn a_round_needs_a_round_trip_and_16_datagrams_and_is_discarded_after_four() {
         let pulse = Pulse { clock, highest, received, ..Pulse::default() };
         shadow.close_round(&feedback(&pulse, None))
     };
-    assert!(close(0, 0, 0).is_none(), "it only begins");
+    assert!(close(0, 0, 0).is_none(), "the first pulse begins the round");
     assert!(close(99, 500, 500).is_none() && close(110, 15, 15).is_none());
     let shown = close(110, 500, 495).unwrap();
     assert_eq!((shown.sent, shown.came, shown.has_train), (500, 495, false));
@@ -363,7 +363,7 @@ fn if_others_do_not_yield_the_window_grows_back_up_to_a_little_more_than_half_of
 }
 
 #[test]
-fn others_yield_if_our_part_falls_to_nine_tenths_and_a_fair_share_never_grows_back() {
+fn the_window_grows_back_only_below_a_fair_share_and_if_our_part_falls_below_nine_tenths() {
     let later = |before: f64, after: f64| {
         let mut shadow = shadow();
         shadow.windows = Some(Windows::new(Time::ZERO, 1_000.0 * before, 1, false));
@@ -409,7 +409,7 @@ fn a_round_without_a_queue_or_without_a_window_counts_as_drained() {
 }
 
 #[test]
-fn after_six_round_trips_a_loss_lowers_the_window_again() {
+fn six_round_trips_after_a_window_grew_back_a_loss_lowers_the_window_again() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
     shadow.part = 0.3;
@@ -442,7 +442,7 @@ fn a_window_that_has_grown_back_keeps_its_share_for_six_round_trips() {
 }
 
 #[test]
-fn alone_a_queue_is_drained_at_97_percent_of_what_arrives_or_of_the_least_capacity() {
+fn without_a_window_a_queue_is_drained_at_97_percent_of_the_arrivals_or_the_least_capacity() {
     let mut shadow = shadow();
     shadow.calm = (200.0, 2.0);
     shadow.on_round(at(1.0), 0.016, &round(1.0, 0.0016));
@@ -462,7 +462,7 @@ fn alone_a_queue_is_drained_at_97_percent_of_what_arrives_or_of_the_least_capaci
 }
 
 #[test]
-fn losses_near_a_train_are_not_the_paths_own_unless_others_are_there() {
+fn losses_near_a_train_count_as_the_paths_own_only_while_others_are_present() {
     let mut shadow = shadow();
     let with_train = Shown { sent: 200, came: 190, has_train: true, ..round(0.9, 0.0) };
     shadow.on_round(at(1.0), 0.1, &with_train);
@@ -519,7 +519,7 @@ fn without_a_window_a_train_must_take_less_than_a_quarter_of_a_round_trip() {
 }
 
 #[test]
-fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_most() {
+fn the_rate_is_the_window_divided_by_the_round_trip_but_at_most_a_tenth_above_the_path() {
     let mut shadow = shadow();
     shadow.queue.now = 0.02;
     let mut rate = |size| {
@@ -546,7 +546,7 @@ fn the_window_starts_at_the_arrivals_of_a_round_trip() {
 }
 
 #[test]
-fn bursts_are_not_limited_until_a_short_queue_overflows() {
+fn bursts_are_not_limited_at_first() {
     assert_eq!(RateController::burst(&shadow()), u64::MAX);
 }
 
@@ -610,18 +610,19 @@ fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
 }
 
 #[test]
-fn alone_the_rates_equal_those_of_trains_even_after_a_mistimed_first_train() {
+fn without_other_flows_shadow_has_the_rates_of_trains_even_after_a_mistimed_first_train() {
     for mbps in [774, 957, 1_176] {
         let trains = alone(Trains::new(DATAGRAM, None), mbps);
         let shadow = alone(Shadow::new(DATAGRAM, None, Weight::EQUAL), mbps);
         assert_eq!(shadow, trains, "{mbps}");
-        assert!(trains.iter().any(|rate| *rate > 957), "it fills the queue: {trains:?}");
+        assert!(trains.iter().any(|rate| *rate > 957), "no rate fills the queue: {trains:?}");
     }
 }
 
 #[test]
-fn a_train_timed_with_a_larger_error_must_differ_more() {
-    // A train of 0.32 ms has a timing error of 0.1 ms: 31 % more than the usual fifth.
+fn a_train_with_a_larger_timing_error_resets_the_measurements_only_at_a_larger_difference() {
+    // A train of 0.32 ms has a timing error of 0.1 ms, which is 31 %. The usual fifth is added, so
+    // only a difference of more than 51 % resets.
     let resets = |before: f64| {
         let mut shadow = shadow();
         shadow.carries = Vec::from([before * MBPS]);
