@@ -13,7 +13,7 @@ use crate::quantity::{self, count};
 
 /// Shorter times are shown in ms.
 const SHORT: Span = Span::from_millis(100);
-/// Copies of at least this duration report their bottleneck.
+/// Copies of at least this duration report their bottleneck, and traffic that shared the path.
 const LONG: Span = Span::from_secs(2);
 
 /// Formats an event as a line, with control characters escaped.
@@ -525,7 +525,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn links_and_folders_are_counted_if_no_files_were_copied() {
+    fn links_are_always_counted_and_folders_only_if_nothing_else_was_copied() {
         let links = but!(example(), bytes: 0,
             files: 0,
             copied_files: 0,
@@ -545,7 +545,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn control_characters_in_names_of_the_other_host_are_escaped() {
+    fn control_characters_in_texts_from_the_other_host_are_escaped() {
         let path =
             std::path::PathBuf::from("\u{1b}[2J\u{1b}]0;owned\u{7}\nlonghaul: copied 9 files");
         let target = path.clone();
@@ -667,7 +667,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn blocks_sent_although_they_existed_are_reported_as_not_needed() {
+    fn blocks_sent_although_the_receiver_had_them_are_reported_as_not_needed() {
         let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
         let expected = "16 duplicates by longhaul, 334 blocks not needed, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_its_range_is_refused() {
+    fn a_value_out_of_range_and_a_fractional_count_are_refused() {
         let refusal = |option, value: f64| {
             Settings::default().set(option, value).err().map(|error| error.to_string())
         };

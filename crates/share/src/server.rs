@@ -38,7 +38,7 @@ struct Writing<'a> {
     client: [u8; 32],
     stream: u64,
     by: Cell<Option<By>>,
-    /// Whether the client has said goodbye for good.
+    /// Whether the client has said goodbye; then this writer never returns.
     is_last: Cell<bool>,
 }
 

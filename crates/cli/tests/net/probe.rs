@@ -25,7 +25,7 @@ fn number(value: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn a_probe_measures_udp_an_application_and_tcp_both_ways() {
+fn a_probe_measures_each_of_udp_app_and_tcp_in_both_directions() {
     let pair = Pair::new();
     let args = ["--udp", "--app", "--tcp", "--rate=10M,40M", "--time=200ms"];
     let ended = probe(&pair.client, &pair.server.address, &pair.server.id, &args);

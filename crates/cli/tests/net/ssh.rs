@@ -53,7 +53,7 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// An sshd in its own network, so that only ssh's own channel reaches the host.
+    /// An sshd in its own network namespace, so that only ssh's channel reaches the host.
     pub(super) fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();
@@ -95,7 +95,7 @@ impl Ssh {
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");
             keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(self.path(name));
-            assert!(keygen.status().expect("OpenSSH has it").success());
+            assert!(keygen.status().expect("OpenSSH has ssh-keygen").success());
         }
         fs::copy(self.path("user_key.pub"), self.path("authorized")).expect("keys were made");
         let folder = self.scratch.path().display();
@@ -165,13 +165,13 @@ fn a_file_is_copied_over_ssh_both_ways_with_data_by_udp() {
 }
 
 #[test]
-fn data_that_overtake_the_request_over_ssh_are_kept() {
+fn a_server_started_by_ssh_keeps_data_that_arrive_before_the_request() {
     let ssh = need!(Ssh::new());
     for _ in 0..5 {
         let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
         let number = |name: &str| summary[name].as_u64().expect("a number");
-        // A busy host may lose a few datagrams. A server that dropped all data before the request
-        // arrives would lose up to a third of the data.
+        // A busy host may lose a few datagrams. A server that dropped the datagrams that arrive
+        // before the request would lose up to a third of the data.
         assert!(number("path_lost") < number("sent") / 20, "{summary}");
     }
 }
@@ -231,7 +231,7 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
 }
 
 #[test]
-fn a_server_and_an_ssh_host_are_fetched_concurrently_and_may_be_replicas() {
+fn files_of_a_server_and_an_ssh_host_are_copied_concurrently_also_as_replicas() {
     let ssh = need!(Ssh::new());
     let root = ssh.path("root");
     let content = bytes(3_000_000, 12);

@@ -67,7 +67,8 @@ pub(super) static BESIDE: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper publishes no values. Four equal flows would have 234 Mbit/s each of the \
-              936 Mbit/s of object data that the link carries.",
+              936 Mbit/s of object data that the link carries in GTP's datagrams. In TCP's \
+              segments, which have smaller headers, the link carries 941 Mbit/s.",
     learned: "With all of the link and `others` fair, the TCP flow has {100 % of the link, others \
               fair | the TCP flow} Mbit/s; with `others` ignored it has {100 % of the link, others \
               ignored | the TCP flow}. The fair share would be 234. A fixed share of 85 % leaves \

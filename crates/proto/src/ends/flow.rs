@@ -14,10 +14,10 @@ use crate::wire::Control;
 
 /// What a protocol decides at the sending end of a flow.
 pub trait SendingFlow: Send {
-    /// The shared state.
+    /// The part of the sender that is the same for all protocols.
     fn end(&self) -> &SendingEnd;
 
-    /// The shared state, mutable.
+    /// As [`SendingFlow::end`], mutable.
     fn end_mut(&mut self) -> &mut SendingEnd;
 
     /// As [`Sender::on_control`], for a message of this flow. Returns whether the protocol knows

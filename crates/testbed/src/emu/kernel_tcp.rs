@@ -175,7 +175,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The end of connection `index` of `streams`, which share `amount`.
+    /// Returns when connection `index` stops sending. The `streams` connections share `amount`.
     fn of(amount: Amount, start: Instant, streams: u16, index: u64) -> End {
         let streams = u64::from(streams);
         match amount {

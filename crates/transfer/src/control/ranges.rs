@@ -1,6 +1,6 @@
 //! Sets of chunks on the wire: alternating gaps and lengths, checked when read.
 
-/// Ascending, non-empty ranges that do not touch, as pairs of (gap since the last range's end,
+/// Ascending, non-empty ranges that do not touch, as pairs of (gap since the previous range's end,
 /// length).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ranges {
@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn impossible_ranges_are_refused() {
+    fn malformed_ranges_and_ranges_beyond_the_limit_are_refused() {
         let decode = |steps: &[u64]| Ranges { steps: steps.to_vec() }.decode(100);
         assert_eq!(decode(&[1]), Err(RangesError::Malformed));
         assert_eq!(decode(&[1, 0]), Err(RangesError::Malformed));

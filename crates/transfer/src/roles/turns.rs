@@ -85,7 +85,7 @@ async fn send(writer: &mut FrameWriter, mut source: Source) {
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
         let frame = reader.read::<Frame>().await.expect("the session is open");
-        match frame.expect("it goes on").message {
+        match frame.expect("the session goes on").message {
             Some(Message::Plan(_)) | None => {}
             Some(message) => return message,
         }
@@ -160,7 +160,7 @@ async fn wait_and_take_turns() {
         writer
     });
     for _ in 0..3 {
-        let Message::Status(status) = next(&mut reader).await else { panic!("it waits") };
+        let Message::Status(status) = next(&mut reader).await else { panic!("the receiver waits") };
         assert_eq!(status.written, 0, "there is no room");
     }
     let others: Vec<_> = (0..4).map(|_| spawn_local(compete(room.clone()))).collect();

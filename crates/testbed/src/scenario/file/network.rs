@@ -61,12 +61,12 @@ impl<'a> File<'a> {
         if let Some((key, value)) = table.entries().find(|(key, _)| foreign(key)) {
             let what = format!("'{key}' has no effect on a {kind}");
             let error = table.source.error(&value.span(), what);
-            return Err(error.advise(format!("its keys: {}", used.join(", "))));
+            return Err(error.advise(format!("keys of a {kind}: {}", used.join(", "))));
         }
         let count = |key: &str| -> Result<usize, FileError> {
             let count: usize = table.count(key)?.ok_or_else(|| table.missing(key))?;
             if count == 0 || count > MAX_NODES {
-                let what = format!("{count} {key}; there can be 1 to {MAX_NODES}");
+                let what = format!("'{key}' is {count}; it can be 1 to {MAX_NODES}");
                 return Err(table.error(key, what));
             }
             Ok(count)
