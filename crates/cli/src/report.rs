@@ -603,7 +603,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn datagrams_without_memory_at_the_receiver_are_not_losses_of_the_path() {
+    fn datagrams_dropped_for_lack_of_memory_at_the_receiver_are_not_losses_of_the_path() {
         let summary = but!(example(), memory_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \

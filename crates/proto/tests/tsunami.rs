@@ -101,8 +101,8 @@ fn a_copy_with_table_overflows_and_restarts_ends_with_limited_waste() {
     }
 }
 
-/// The duration and the waste of a copy of 30 MB over 100 Mbit/s that has to find its rate. The
-/// receiving host sleeps during `asleep`.
+/// Copies 30 MB over 100 Mbit/s without a given rate; returns the duration in seconds and the
+/// waste. The receiving host sleeps during `asleep`.
 fn found(rtt: Span, asleep: Option<(Span, Span)>) -> (f64, f64) {
     let bottleneck = Some((Rate::from_mbps(100), Rate::from_mbps(100).over(rtt)));
     let asleep = asleep.map(|(from, to)| (Time::ZERO + from, Time::ZERO + to));

@@ -283,7 +283,7 @@ fn an_ssh_host_that_cannot_be_reached_is_named() {
 }
 
 #[test]
-fn the_remote_side_opens_only_ports_of_the_range() {
+fn the_remote_side_opens_only_the_ports_that_the_option_allows() {
     let ssh = need!(Ssh::new());
     // Two free ports, all that longhaul may use on the ssh host.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
