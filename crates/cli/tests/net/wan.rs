@@ -45,7 +45,7 @@ fn an_object_arrives_whole_despite_loss_reordering_duplicates_and_damage() {
 }
 
 #[test]
-fn reported_path_loss_equals_the_networks_drops() {
+fn reported_path_loss_matches_the_networks_drops() {
     const LOSS: f64 = 0.05;
     let wan = need!(Wan::new(link(100, 20, LOSS), MTU, 8_000_000));
     for (way, from, to) in [(Way::Push, "a", "b"), (Way::Pull, "b", "a")] {
@@ -138,7 +138,7 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
 }
 
 #[test]
-fn equal_files_are_reported_even_if_the_end_of_the_copy_overtakes_the_plan() {
+fn skipped_files_are_reported_even_if_the_outcome_of_the_copy_overtakes_the_plan() {
     // The plan lists the files to skip. A lost packet delays it, and a datagram may bring the
     // outcome of the copy first.
     let wan = need!(Wan::new(link(100, 40, 0.2), MTU, 1000));
@@ -164,7 +164,7 @@ fn a_copy_over_tcp_streams_reports_that_a_narrow_path_limits_it() {
 }
 
 #[test]
-fn a_copy_survives_an_outage_of_seconds() {
+fn a_copy_survives_an_outage_of_5_seconds() {
     gone_for(Duration::from_secs(5), Way::Pull);
 }
 
@@ -321,7 +321,7 @@ fn a_name_with_ipv4_and_ipv6_addresses_reaches_a_server_with_one_of_them() {
 }
 
 #[test]
-fn blocked_data_over_ipv6_use_tcp() {
+fn a_copy_over_ipv6_uses_tcp_if_datagrams_are_blocked() {
     let wan = need!(Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000));
     for way in WAYS {
         // No server listens on this data port.

@@ -19,8 +19,8 @@ const CONTENDERS: [(&str, &str); 6] = [
 ];
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
-const SWEPT: &str = "the runs without reordering and with 1 % by 1 ms show over real sockets \
-                     whether the simulated values hold";
+const SWEPT: &str = "the emulated runs, without reordering and with 1 % by 1 ms, check the \
+                     simulated values";
 /// How long packets are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 
@@ -98,7 +98,7 @@ pub(super) static REORDERING: Experiment = Experiment {
         let series = series.filter(|series| !series.points.is_empty()).collect();
         let x = Axis::linear("packets held back for 1 ms, %");
         let y = Axis::linear("losses reported");
-        let title = "Losses reported where none is, 100.00 Mbit/s".into();
+        let title = "Losses reported although no packet is lost, 100.00 Mbit/s".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
     differs: "The study could not reorder packets; it asked for this experiment.",

@@ -208,7 +208,7 @@ impl Assembly {
         };
         let size = self.layout.block_size() as usize;
         let Filling { buffer, present, symbols, .. } = &mut self.open[at];
-        // A chunk is skipped in part only where it has padding, which the sender codes as zeros.
+        // If only a part of a chunk is skipped, that part is padding. The sender codes it as zeros.
         for run in self.skipped.get(&chunk).into_iter().flatten() {
             let end = (run.first + run.count) as usize * size;
             let end = end.min(buffer.len());
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_or_too_few_symbols_make_a_chunk_with_other_bytes() {
+    fn wrong_or_too_few_symbols_make_a_chunk_with_wrong_bytes() {
         for symbols in [1, 2] {
             let mut assembly = assembly(1_000, 4);
             for number in 2..34 {
@@ -579,7 +579,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_chunk_is_returned_once_and_correct(
+        fn every_chunk_is_returned_once_and_correct_unless_it_is_skipped(
             object in 1u64..12_000,
             skips in proptest::collection::vec((0u64..500, 1u32..60), 0..6),
             orders in proptest::collection::vec(any::<proptest::sample::Index>(), 0..400),
@@ -629,14 +629,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_is_skipped_in_parts_is_never_returned() {
+    fn a_chunk_whose_blocks_are_all_skipped_is_never_returned() {
         let skip_parts = |assembly: &mut Assembly, parts: &[(u32, u32)]| {
             for (index, count) in parts {
                 let first = Block { segment: 0, index: *index };
                 assembly.skip(BlockRange { first, count: *count });
             }
         };
-        // A chunk has 34 blocks; its first one is received before, between or after the parts.
+        // A chunk has 34 blocks; the first block is received before, between or after the parts.
         for parts in [&[(0, 34)][..], &[(0, 20), (20, 14)], &[(14, 20), (0, 20)]] {
             for received_after in 0..=parts.len() {
                 let mut assembly = assembly(1_000, 1);
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_failed_is_still_missing() {
+    fn a_block_is_still_missing_after_its_fill_function_failed() {
         let mut assembly = assembly(60, 2);
         assert_eq!(assembly.place(0, 30, |_| Err("forged")), Placed::Failed("forged"));
         assert!(matches!(put(&mut assembly, 0), Placed::Filled(_)));
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_lent_places_keep_no_buffers() {
+    fn unused_lent_places_keep_only_one_buffer() {
         let mut assembly = assembly(9000, 2);
         let per_chunk = CHUNK.div_ceil(BLOCK.into());
         let mut places = Vec::new();
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_pool_places_nothing_until_a_chunk_is_given_back() {
+    fn no_chunk_begins_while_the_pool_has_no_free_buffer() {
         let mut assembly = assembly(5000, 2);
         let per_chunk = CHUNK.div_ceil(BLOCK.into());
         assert!(matches!(put(&mut assembly, 0), Placed::Filled(_)));

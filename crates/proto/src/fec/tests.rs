@@ -17,7 +17,7 @@ fn independent(loss: f64) -> Losses {
 }
 
 #[test]
-fn one_per_cent_loss_takes_3_repairs_for_20_7_for_100_and_24_for_1000() {
+fn at_1_percent_loss_20_originals_take_3_repairs_100_take_7_and_1000_take_24() {
     let of = |k| repairs(k, independent(0.01), 1e-4);
     assert_eq!((of(20), of(100), of(1000)), (Some(3), Some(7), Some(24)));
 }
@@ -36,7 +36,7 @@ fn the_number_of_repairs_is_the_binomial_quantile() {
 /// At k = 1 and L = 1 %, a block with one repair fails with probability 10⁻⁴: both packets are
 /// lost.
 #[test]
-fn a_failure_ratio_just_below_that_of_one_repair_takes_a_second_repair() {
+fn a_block_gets_a_second_repair_if_it_fails_more_often_than_permitted_with_one() {
     let of = |epsilon| repairs(1, independent(0.01), epsilon);
     assert_eq!((of(1.01e-4), of(0.99e-4)), (Some(1), Some(2)));
 }
@@ -69,7 +69,7 @@ fn a_burst_shorter_than_that_of_independent_losses_counts_as_independent() {
 }
 
 #[test]
-fn a_shape_keeps_its_limits() {
+fn a_shape_that_exceeds_a_limit_is_refused() {
     let of = |scheme, k, m, symbol| Shape::new(scheme, k, m, symbol).err();
     let (xor, rs) = (Scheme::Xor, Scheme::ReedSolomon);
     assert_eq!(of(rs, 0, 1, 2), Some(ShapeError::Originals(0)));
@@ -112,7 +112,7 @@ fn reed_solomon_repairs_are_the_same_in_every_version() {
 const REPAIRS_OF_3_2: [u8; 4] = [165, 10, 162, 12];
 
 #[test]
-fn a_symbol_that_does_not_fit_is_refused() {
+fn symbols_that_do_not_fit_the_shape_are_refused() {
     for scheme in [Scheme::Xor, Scheme::ReedSolomon] {
         let shape = Shape::new(scheme, 2, 2, 2).expect("a shape");
         let (mut encoder, mut decoder, mut made) = (Encoder::new(), Decoder::new(), Vec::new());
@@ -189,7 +189,7 @@ fn drawn(of: usize, count: usize, seed: u64) -> Vec<bool> {
 
 proptest! {
     #[test]
-    fn reed_solomon_restores_any_m_losses_and_nothing_more(
+    fn reed_solomon_restores_any_m_losses_and_none_of_m_plus_1(
         k in 1u16..150, m in 0u16..40, half in 1u16..20, seed: u64,
     ) {
         let shape = Shape::new(Scheme::ReedSolomon, k, m, 2 * half).expect("a shape");
@@ -242,7 +242,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lower_permitted_failure_ratio_needs_no_fewer_repairs(
+    fn a_lower_permitted_failure_ratio_needs_at_least_as_many_repairs(
         k in 1u16..60,
         loss in 0.001f64..0.4,
         burst in 1.0f64..4.0,

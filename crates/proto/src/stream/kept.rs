@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_kept_in_64_mib_and_until_their_time() {
+    fn frames_are_kept_until_their_time_and_within_64_mib() {
         let mut kept = Kept::default();
         (0..4).for_each(|frame| keep(&mut kept, frame, 1 << 24, at(5)));
         assert_eq!((kept.bytes, kept.holds(0)), (BYTES, true));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_dropped_is_no_longer_wanted() {
+    fn requested_symbols_of_a_dropped_frame_are_not_sent() {
         let mut kept = Kept::default();
         (0..2).for_each(|frame| keep(&mut kept, frame, 2_000, at(5 + u64::from(frame))));
         for frame in [0, 1] {

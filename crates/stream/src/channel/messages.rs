@@ -141,7 +141,7 @@ pub struct Subscribe {
     pub deadline_micros: u64,
 }
 
-/// Sent by a subscriber in mode 4 when it begins to receive from the group. The server answers with
+/// Sent by a subscriber in mode 4 as soon as it begins to receive from the group. The server answers with
 /// the last message of each key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LastOfKeys {

@@ -195,7 +195,7 @@ impl Probing<'_> {
         for rate in if named { self.options.rates.clone() } else { ladder } {
             if clock::now().since(self.begun) + self.options.span + OTHER_TIME > LONGEST {
                 let what =
-                    format!("the probe reached its limit of {LONGEST} before all measurements");
+                    format!("the probe reached its limit of {LONGEST} before its last measurement");
                 return Err(Error::new(ErrorKind::Unfinished, what)
                     .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)));
             }

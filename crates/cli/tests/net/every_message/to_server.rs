@@ -51,7 +51,8 @@ impl Moment {
         }
     }
 
-    /// The server may end the session without a reason if `lie` begins no transfer.
+    /// Returns whether the server may end the session without a reason: after a first message that
+    /// attaches a stream, or begins a probe or a survey.
     fn may_be_silent(self, lie: &Message) -> bool {
         use Message::{Attach, Probe, Survey};
         self == Moment::First && matches!(lie, Attach(_) | Probe(_) | Survey(_))
@@ -69,7 +70,7 @@ async fn tell(
         // After a failed write, the server's reason can still be read.
         let _ = session.write(&Frame::from(lie.message.clone())).await;
         if moment == Moment::Probed {
-            // The server answers a probe only when the probe ends.
+            // During a probe the server answers no ping.
             let _ = session.close(None).await;
             return None;
         }
@@ -110,7 +111,7 @@ fn a_server_answers_or_refuses_every_false_message_and_continues() {
                 for message in moment.before(sessions) {
                     session.write(&Frame::from(message)).await.expect("the server listens");
                 }
-                // The server refuses a probe while an earlier one runs.
+                // The server refuses a probe while four earlier probes run.
                 if moment == Probed && session.read::<Frame>().await.is_err() {
                     return None;
                 }

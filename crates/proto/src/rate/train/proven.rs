@@ -1,12 +1,13 @@
 //! The highest rate that lately arrived without excess loss.
 //!
-//! A sender that was late for a moment catches up, and may overfill a short queue. Such a loss says
-//! nothing about the path's capacity, and less than the capacity arrives in that epoch.
+//! A sender that was late for a moment catches up, and may overfill a short queue. The loss says
+//! nothing about the path's capacity, but less than the capacity arrives in that epoch. So the rate
+//! search uses the rate of earlier epochs.
 
 use super::BELIEF;
 use super::measure::Measure;
 
-/// This many epochs with excess loss in a row refute a new rate. An older rate needs fewer.
+/// This many epochs with excess loss refute a new rate. An older rate needs fewer.
 const DOUBTS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,8 +27,8 @@ impl Proven {
         }
     }
 
-    /// Takes in an epoch with excess loss. After [`DOUBTS`] such epochs in a row, or fewer for an
-    /// older rate, no rate counts.
+    /// Takes in an epoch with excess loss, which takes `BELIEF / DOUBTS` epochs from the rate. When
+    /// no epoch is left, no rate counts.
     pub(super) fn doubt(&mut self) {
         self.epochs = self.epochs.saturating_sub(BELIEF / DOUBTS);
         if self.epochs == 0 {

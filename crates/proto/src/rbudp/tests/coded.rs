@@ -139,7 +139,7 @@ fn segments_whose_repairs_arrive_before_the_last_block_have_no_symbols() {
 }
 
 #[test]
-fn no_symbols_are_sent_with_the_papers_settings_or_if_they_cannot_be_used() {
+fn no_symbols_are_sent_with_the_papers_settings_or_if_symbols_cannot_be_used() {
     let mut old = Out::new(&coded(800, 0, 8));
     old.run();
     hear_of_loss(&mut old, 800);
