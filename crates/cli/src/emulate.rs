@@ -36,7 +36,7 @@ Examples:
 
 Exit status:
   N    the status of COMMAND, or of the last --run; if that is 0, the status of the first other
-       --run that failed, which stderr names
+       --run that failed (stderr names it)
   0    with flows only: every flow with an end has finished
   1    with flows only: a flow has not finished
   2    invalid command line or scenario, or COMMAND cannot be started

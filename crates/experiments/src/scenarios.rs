@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_has_a_scenario_and_every_embedded_one_has_a_page() {
+    fn all_experiments_but_quanta_fec_use_scenarios_and_every_embedded_scenario_is_used() {
         let mut used = BTreeSet::new();
         for experiment in catalogue::all() {
             let files = experiment.files();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_that_its_scenario_cannot_have_is_refused() {
+    fn a_variant_with_an_unknown_file_flow_or_key_or_an_invalid_value_is_refused() {
         let wrong = [
             (vary("no-such"), "no scenario"),
             (vary("gtp-table4").only(&["quic"]), "no flow quic"),

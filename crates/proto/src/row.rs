@@ -61,7 +61,7 @@ mod tests {
     use crate::registry::find;
 
     #[test]
-    fn a_setting_has_its_default_until_it_is_set_within_its_range() {
+    fn a_setting_has_its_default_until_it_is_set_and_takes_only_values_in_its_range() {
         let row = find("rbudp").unwrap();
         let option = &row.options[0];
         let settings = Settings::default();

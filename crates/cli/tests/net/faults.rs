@@ -1,4 +1,4 @@
-//! Clients and servers that die, freeze or run slowly, and disks that hang or are slow.
+//! A killed server, a frozen client or server, a slow receiver, and disks that hang or are slow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -89,7 +89,7 @@ pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool)
 }
 
 #[test]
-fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
+fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy_in_bounded_memory() {
     const MEMORY: u64 = 32 << 20;
     const OBJECT: usize = 100_000_000;
     let mut pair = Pair::in_memory(&["--memory", "32Mi"]);
@@ -207,7 +207,7 @@ fn a_local_disk_that_hangs_before_the_first_data_ends_the_copy_after_stall() {
 }
 
 #[test]
-fn a_hung_local_disk_ends_the_walk_after_stall_or_on_a_signal() {
+fn the_walk_of_a_hung_local_disk_ends_after_stall_or_on_a_signal() {
     let hangs = need!(slow_calls("getdents64", HANGS));
     let (pair, _) = pair(1);
     write(&pair.here.join("tree/file"), b"f");
@@ -250,7 +250,7 @@ fn a_slow_source_disk_limits_a_copy() {
 
 #[test]
 fn a_slow_source_disk_limits_a_copy_by_streams() {
-    // A rate limit's pauses would hide those of the disk.
+    // No `--rate`: the pauses of a rate limit would hide the pauses of the disk.
     copy_from_a_slow_disk(["--protocol=tcp", "--streams=4"]);
 }
 

@@ -208,7 +208,7 @@ mod tests {
         | FOBS, loss 0 | goodput, Mbit/s | 90 | 80.00 | -11.1 % |\n";
 
     #[test]
-    fn a_placeholder_is_a_cell_of_the_table_rounded() {
+    fn a_placeholder_becomes_the_rounded_number_of_a_cell_or_of_a_formula() {
         for (text, filled) in [
             ("{FOBS, loss 3 %} Mbit/s", "85 Mbit/s"),
             ("{[FOBS, loss 0] / 32}, {[FOBS, loss 0] / 64 | 2}", "3, 1.25"),

@@ -202,10 +202,10 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper publishes no values for this. It says of the control connection that its \
-              effect \"is so small that it can be ignored\", and that a timeout of TCP makes SABUL \
-              less responsive during high congestion. The paper does not give the size of the \
-              receiver's buffer.",
+    differs: "The paper publishes no values for in-order delivery and control over TCP. It says of \
+              the control connection that its effect \"is so small that it can be ignored\", and \
+              that a timeout of TCP makes SABUL less responsive during high congestion. The paper \
+              does not give the size of the receiver's buffer.",
     learned: "The paper's claim about control holds here: over TCP the flow has the same goodput \
               without loss and at 0.001 %, and {100 * [control over TCP, loss 0.01 %] / [as \
               longhaul builds it, loss 0.01 %] - 100 | 1} % more at 0.01 %, because a late loss \

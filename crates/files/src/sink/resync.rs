@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn one_warning_says_that_a_failed_sync_of_a_folder_stops_the_journals() {
+    fn a_failed_folder_sync_warns_once_that_large_files_may_be_sent_again() {
         let to = Disk::new(2);
         let mut copy = Copy::begin(&to, LARGE);
         copy.write();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_file_whose_sync_fails_is_requested_again_and_then_given_up() {
+    fn a_small_file_is_requested_again_after_one_failed_sync_and_given_up_after_two() {
         let to = Disk::new(2);
         let mut copy = Copy::begin(&to, 10);
         let chunk = copy.write();

@@ -33,7 +33,7 @@ use crate::wire::{Ack, Control, Request, SenderOffer};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ScheduleChange {
-    /// Whether the flow began to answer, or its estimate changed.
+    /// Whether the flow joined or rejoined the schedule, or its bound changed.
     pub(super) changed: bool,
     /// Rate freed by a flow that ended or became `quiet`, in bits a second.
     pub(super) freed: f64,
@@ -517,8 +517,8 @@ impl Flow {
         }
     }
 
-    /// Number of blocks that may be requested at a time: blocks on the path, and blocks that the
-    /// sender keeps to send until the next request arrives.
+    /// Limit on requested blocks that have not arrived: blocks on the path, and blocks that the
+    /// sender can send before the next request arrives.
     fn window(&self) -> u64 {
         self.window_at(self.rate())
     }
@@ -589,7 +589,7 @@ mod tests {
     use crate::layout::Layout;
 
     #[test]
-    fn a_repeated_answer_does_not_count_as_starved() {
+    fn the_repetition_of_an_answer_does_not_mark_the_flow_as_starved() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
         let mut flow = Flow::new(Time::ZERO, &setup, Rules::new(&setup.settings), 1e6);
@@ -633,8 +633,8 @@ mod tests {
         let (total, loss, _) = measured(16, 1_000, false).unwrap();
         assert_eq!((total, loss), (rate(16, 1_000), 0.0));
         assert_eq!(measured(16, 99, false), None);
-        // The target is 1 Mbit/s. The estimate is 2 % above a rate near the target; while the
-        // capacity is searched for, such a rate shows no bound.
+        // The target is 1 Mbit/s. The estimate is 2 % above a rate that reaches the target; while
+        // the capacity is searched for, such a rate shows no bound.
         let (total, loss, estimate) = measured(16, 100, false).unwrap();
         assert_eq!((total, loss), (rate(16, 100), 0.0));
         assert!((estimate - total * 1.02).abs() < 1e-3, "{estimate}");
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_is_silent_after_half_a_second_or_four_round_trips_and_then_twice_as_long() {
+    fn a_silence_is_half_a_second_or_four_round_trips_and_doubles_with_each_repetition() {
         let after = |rtt: u64, silences: u32| {
             let mut flow = flow();
             flow.standing.on_offer(

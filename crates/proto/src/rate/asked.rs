@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_is_remembered_once_and_there_are_256_at_most() {
+    fn at_most_256_trains_are_remembered_each_once() {
         let asked = asked((0..300).flat_map(|n| [n * 1024; 2]));
         assert_eq!((asked.trains.len(), asked.trains[0]), (256, 44 * 1024));
         assert_eq!([43, 44, 299, 300].map(|n| asked.has(n * 1024)), [false, true, true, false]);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn votes_are_those_of_the_largest_group() {
+    fn votes_counts_the_sources_in_the_largest_group() {
         assert_eq!(votes(&[]), 0);
         let all = vec![found("x", 9, 1, 5), found("x", 9, 2, 5), found("y", 9, 2, 6)];
         assert_eq!(votes(&named(all)), 2);
