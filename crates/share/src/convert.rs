@@ -85,7 +85,7 @@ fn entry(item: Item) -> Result<(Key, Entry), Error> {
     Ok((key(&item.key)?, Entry { value, version: item.version, owner }))
 }
 
-/// Returns the value of the key `asked` in an answer.
+/// Returns the entry of the key `asked` in an answer; `None` if the answer has no entry.
 pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Error> {
     let Some(item) = answer.item.clone() else { return Ok(None) };
     let (key, entry) = entry(item)?;

@@ -87,7 +87,7 @@ fn ratio(value: f64) -> LossRatio {
 }
 
 #[test]
-fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
+fn no_round_trip_is_shorter_than_the_rtt_and_the_shortest_is_hardly_longer() {
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(20));
     let emulation = need!(start(link.clone(), link));
     for v6 in [false, true] {
@@ -177,7 +177,7 @@ fn drops_of_a_full_socket_are_reported_for_its_host() {
         for _ in 0..200 {
             a.send(&[7; 1_000]).unwrap();
         }
-        until("some had no room", || drops("b") > before);
+        until("some datagrams had no room", || drops("b") > before);
     }
     assert!(drops("b") <= 400, "{}", emulation.statistics().unwrap());
     assert_eq!(drops("a"), 0);
@@ -189,11 +189,11 @@ fn processors_are_kept_awake_while_packets_flow_and_left_alone_when_they_do_not(
     let emulation = need!(start(link.clone(), link));
     let (a, _b) = sockets(&emulation, false);
     let taken = || emulation.statistics().unwrap().awake;
-    until("awake with packets", || {
+    until("awake while packets flow", || {
         a.send(b"packet").unwrap();
         taken() > Span::ZERO
     });
-    until("at rest without", || {
+    until("at rest without packets", || {
         let before = taken();
         thread::sleep(Duration::from_millis(500));
         taken() == before
@@ -249,8 +249,8 @@ fn check_independence(emulation: &Emulation, lossy: (&str, &str), loss: f64) {
         let runs: Vec<usize> =
             arrived.split(|got| *got).map(<[bool]>::len).filter(|n| *n > 0).collect();
         let lost: usize = runs.iter().sum();
-        // Four standard deviations. With independent losses, a run has the mean length 1 / (1 − p)
-        // and the standard deviation √p / (1 − p).
+        // Four standard deviations. With independent losses, a run of lost packets has the mean
+        // length 1 / (1 − p) and the standard deviation √p / (1 − p).
         let deviation = (loss * (1.0 - loss) / sent as f64).sqrt();
         let share = lost as f64 / sent as f64;
         assert!((share - loss).abs() < 4.0 * deviation, "{share}");
@@ -401,8 +401,9 @@ fn every_packet_is_accounted_for() {
     assert_eq!(statistics.in_flight, 0);
     assert_eq!(got.len() as u64, statistics.delivered);
     assert!(t.lost > 0 && t.queue_full > 0 && t.duplicates > 0, "{t:?}");
-    // Each corrupted message, and its copy, has one wrong bit. The comparison misses it in the
-    // number's three higher bytes: 24 of the 8,000 bits.
+    // Each corrupted message, and its copy, has one wrong bit. The comparison misses a wrong bit in
+    // the number's three higher bytes (24 of the 8,000 bits), because the payload repeats only the
+    // number's lowest byte.
     let wrong = got.iter().filter(|message| {
         let number = u32::from_be_bytes(message[..4].try_into().unwrap());
         **message != numbered(number, 1_000)
@@ -499,7 +500,7 @@ fn every_hosts_tcp_may_fill_a_long_path_or_a_notice_says_why_not() {
     assert_eq!(emulation.statistics().unwrap().notices, emulation.notices());
 }
 
-/// A path with too many links for the speed at which super-packets are sent.
+/// A path with so many links that the emulator cannot keep up with super-packets.
 fn overloaded() -> Result<Emulation, Skipped> {
     const ROUTERS: usize = 1_000;
     start(LinkSpec::default(), LinkSpec::default())?;
@@ -517,7 +518,7 @@ fn overloaded() -> Result<Emulation, Skipped> {
 }
 
 #[test]
-fn an_emulation_that_cannot_keep_up_is_invalid_with_the_reason() {
+fn an_emulation_that_cannot_keep_up_is_reported_invalid_with_the_reason() {
     let emulation = need!(overloaded());
     let (a, _b) = sockets(&emulation, false);
     // 8,800 packets over 1,001 links, at once.
@@ -537,7 +538,7 @@ fn an_emulation_that_cannot_keep_up_is_invalid_with_the_reason() {
 }
 
 #[test]
-fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
+fn flows_share_a_bottleneck_and_every_link_on_their_way_delays_them() {
     need!(start(LinkSpec::default(), LinkSpec::default()));
     let text = r#"
         [topology]
@@ -561,8 +562,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     // 10 ms on the bottleneck, 2 ms on each access link.
     assert!(began.elapsed() >= Duration::from_millis(14), "{:?}", began.elapsed());
 
-    // 400 packets of 1500 bytes from each: 0.49 s of the bottleneck. With `first`, `left1` sends
-    // 401.
+    // Each sender sends 400 packets of 1500 bytes. The 800 packets take 0.49 s of the bottleneck.
+    // With `first`, `left1` sends 401.
     let receivers = [right1, right2]
         .map(|socket| thread::spawn(move || receive_all(&socket, Duration::from_secs(2)).len()));
     send_numbered(&left1, 20, 20, 1_472);
@@ -581,7 +582,7 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
 /// A host's card makes the host's programs wait; the card's queue alone would drop most of the
 /// test's 4.2 MB.
 #[test]
-fn a_card_holds_its_own_programs_back() {
+fn a_card_makes_its_hosts_programs_wait() {
     need!(available().map_err(skip::forbidden));
     let text = r#"
         host = [{ name = "a", nic = "100M" }, { name = "b" }]

@@ -22,7 +22,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
     let what = if fast {
         "AES and carry-less multiplication in hardware"
     } else {
-        "no instructions for AES or for carry-less multiplication"
+        "instructions for AES, for carry-less multiplication, or for both are missing"
     };
     let mend =
         "longhaul encrypts with chacha20-poly1305 instead; use --cipher none only on trusted fibre";

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_bit_is_detected() {
+    fn a_changed_bit_after_the_number_is_detected() {
         for length in [8, 9, 16, 1_001] {
             let mut bytes = frame(7, length);
             assert!(bytes.len() == length && is_right(&bytes));

@@ -32,7 +32,7 @@ impl Page {
                 let event = event.trim_end_matches('`').to_owned();
                 let events: &mut BTreeMap<_, BTreeSet<_>> =
                     sections.entry(section.clone()).or_default();
-                // A section may have a row of this event for each of several commands.
+                // A section may have several rows for an event, one for each command.
                 events.entry(event).or_default().extend(quoted(fields));
             }
         }
@@ -62,12 +62,15 @@ impl Page {
             let known = sections.iter().find_map(|section| self.0[*section].get(event));
             let known = known.unwrap_or_else(|| panic!("{event} is not on the page: {line}"));
             for field in value.as_object().expect("an event is an object").keys() {
-                assert!(field == "event" || known.contains(field), "{event} has {field}: {line}");
+                assert!(
+                    field == "event" || known.contains(field),
+                    "{event} has the unlisted field {field}: {line}"
+                );
             }
             seen.insert(event.to_owned());
         }
         let last = lines_end(&seen);
-        assert!(last, "neither a summary nor an error, nor a server: {seen:?}");
+        assert!(last, "no summary, error or ready event: {seen:?}");
         seen
     }
 }
@@ -88,7 +91,7 @@ fn summary_of_copies() -> Vec<String> {
 }
 
 #[test]
-fn every_line_that_a_command_writes_is_on_the_page_with_all_its_fields() {
+fn every_event_of_cp_ls_probe_and_serve_is_on_the_page_with_all_its_fields() {
     let page = Page::read();
     let mut pair = Pair::new();
     write(&pair.here.join("tree/a"), &bytes(3 << 20, 1));

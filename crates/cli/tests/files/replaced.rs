@@ -43,7 +43,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn without_p_a_replaced_file_keeps_its_permissions() {
+fn without_p_a_replaced_file_keeps_its_permissions_but_not_setuid() {
     let pair = Pair::new();
     let sizes = [("t/empty", 0), ("t/small", 1000), ("t/large", 9 << 20)];
     for (name, len) in sizes {

@@ -34,7 +34,7 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
         assert_eq!(run["path_lost"].is_null(), run["protocol"] == "tcp:auto", "{run}");
     }
     let left = std::fs::read_dir(&wan.there).expect("it is the server's").count();
-    assert_eq!(left, 1, "a measurement writes nothing");
+    assert_eq!(left, 1, "the server's folder holds only its object");
 }
 
 #[test]

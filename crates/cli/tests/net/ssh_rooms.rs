@@ -13,7 +13,7 @@ use super::room_load::cpu;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, need, skip, wait_until};
 
-/// Returns the sockets of room servers that are in `folder`.
+/// Returns the room servers' sockets in `folder`.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -61,7 +61,7 @@ fn clients_that_come_over_ssh_meet_in_streams_and_rooms_and_the_server_ends_afte
 }
 
 #[test]
-fn if_only_ssh_reaches_the_host_the_error_names_the_ports_to_open() {
+fn the_error_names_the_ports_to_open_if_only_ssh_reaches_the_host() {
     let ssh = need!(Ssh::only_channel());
     let refused = ssh.live(&["stream", "receive", "--retry-for=0s", "far:x"]).end();
     let error = refused.is(3, &[]).last();
@@ -83,7 +83,7 @@ fn far_end(home: &Host, name: &str, runtime: Option<&Path>) -> (Child, PipeWrite
 }
 
 #[test]
-fn hosts_that_share_a_home_have_a_server_each_and_clients_of_one_host_share_it() {
+fn hosts_that_share_a_home_have_a_server_each_and_clients_of_a_host_share_its_server() {
     let own = Command::new("unshare").args(["--uts", "hostname", "one"]).output();
     let own = own.is_ok_and(|output| output.status.success());
     need!(skip::unless(own, "this user may not make a namespace with a host name"));
@@ -94,7 +94,7 @@ fn hosts_that_share_a_home_have_a_server_each_and_clients_of_one_host_share_it()
     assert_eq!(offers[0], offers[2], "{offers:?}");
     assert_ne!(offers[0], offers[1], "the ports of two servers");
     assert_eq!(sockets(&home.config).len(), 2);
-    // One host's own folder for sockets is preferred to the shared one.
+    // A host prefers its own runtime folder to the shared configuration folder.
     let runtime = scratch.path().join("runtime");
     fs::create_dir(&runtime).unwrap();
     let (mut end, input) = far_end(&home, "one", Some(&runtime));
@@ -112,7 +112,7 @@ fn hosts_that_share_a_home_have_a_server_each_and_clients_of_one_host_share_it()
 }
 
 #[test]
-fn a_server_without_free_descriptors_rests_and_admits_the_next_client_afterwards() {
+fn a_server_without_free_descriptors_does_not_spin_and_admits_a_client_when_some_are_free() {
     const LIMIT: usize = 64;
     let scratch = tempfile::tempdir().unwrap();
     let host = Host::new(&scratch.path().join("home"));

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_requested_before_an_arrived_block_are_lost_after_a_grace() {
+    fn missing_blocks_requested_before_an_arrived_block_count_as_lost_after_a_grace() {
         let mut model = Model::new(&[10..20, 40..44, 20..30]);
         assert_eq!(model.asked.under_way(), 24);
         assert_eq!(model.arrive(50, 10..14), Some(Span::from_millis(50)));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_blocks_of_an_answer_are_lost_after_its_last_datagram_or_after_silence() {
+    fn missing_blocks_of_an_answer_count_as_lost_after_its_last_datagram_or_after_silence() {
         let mut model = Model::new(&[0..10, 10..20]);
         model.arrive(5, 0..8);
         model.settle(15, (8, 5));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_several_runs_in_one_batch_are_found() {
+    fn an_arriving_batch_may_cover_blocks_of_several_runs() {
         let mut model = Model::new(&[20..25, 0..10, 10..20]);
         model.arrive(1, 5..23);
         assert_eq!(model.asked.under_way(), 0);

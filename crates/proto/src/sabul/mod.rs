@@ -121,8 +121,8 @@ pub const WINDOW: ProtocolOption = ProtocolOption::new(
 /// available bandwidth and RTT." (7, of future work)
 pub(crate) const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
     "available-window",
-    "the window is the arrivals of (sync interval + round-trip time) plus 16 blocks; `window`, if \
-     set, is its limit",
+    "the window is arrival rate times (sync interval + round-trip time), plus 16 blocks; `window`, \
+     if set, is its limit",
     false,
 );
 

@@ -414,7 +414,8 @@ impl Forwarder {
     }
 }
 
-/// Estimates the packets in `frames` dropped frames, from the mean number per frame of this port.
+/// Estimates the number of packets in `frames` dropped frames: as many per frame as the mean of the
+/// port's read frames, rounded up.
 fn unread(frames: u64, entry: &Entry) -> u64 {
     frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }

@@ -19,7 +19,7 @@ use crate::link::ETHERNET_FRAMING;
 const DEVICE_QUEUE: u32 = 2_048;
 
 /// Minimum for the maximum size of a TCP buffer: the machine's own maximum, often 4 MiB, would
-/// limit the path.
+/// limit TCP's rate over a long path.
 const TCP_BUFFER: u64 = 64 << 20;
 
 /// The largest burst of a card in bytes: a super-packet with all its headers.
@@ -137,7 +137,7 @@ pub(super) fn widen_tcp(most: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The limit with its maximum raised to `most`; `None` if the maximum is high enough.
+/// The limit with its maximum raised to `most`; `None` if the maximum is high enough or unreadable.
 fn widened(limit: &str, most: u64) -> Option<String> {
     let mut numbers = limit.split_whitespace();
     let (least, first) = (numbers.next()?, numbers.next()?);
@@ -187,8 +187,8 @@ pub fn available() -> Result<(), String> {
 /// If the process may not create network namespaces, makes it root of a user namespace, in which
 /// it may. The kernel allows this only before the process starts threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    // Do not try in a thread: after the join the kernel might still count it, and refuse the user
-    // namespace.
+    // Do not test this by creating a namespace in a new thread: after the join the kernel might
+    // still count the thread, and refuse the user namespace.
     let may = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if may {
@@ -205,7 +205,8 @@ pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
 }
 
 impl Host {
-    /// Runs `work` in a new thread within this host; its threads and sockets belong to the host.
+    /// Runs `work` in a new thread within this host. Threads and sockets that `work` creates belong
+    /// to the host.
     pub(super) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         in_new_thread(|| {
             let kind = Some(LinkNameSpaceType::Network);
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_of_tcp_is_widened_and_never_narrowed() {
+    fn a_tcp_buffer_limit_is_raised_and_never_lowered() {
         let wider = widened("4096\t16384\t4194304\n", 1 << 26);
         assert_eq!(wider.as_deref(), Some("4096 16384 67108864"));
         assert_eq!(widened("4096 16384 67108864", 1 << 26), None);

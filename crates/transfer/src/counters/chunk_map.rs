@@ -14,7 +14,7 @@ pub(crate) struct ChunkMap {
 }
 
 impl ChunkMap {
-    /// The chunks `have` are at the destination already.
+    /// The map of an object. The chunks in `have` are at the destination already.
     pub(crate) fn new(chunks: u64, have: &[Range<u64>]) -> ChunkMap {
         let mut map = ChunkMap { chunks, arrived: vec![0; chunks.min(CELLS) as usize] };
         have.iter().for_each(|range| map.add(range.clone()));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn existing_chunks_and_arrivals_fill_their_own_parts_only() {
+    fn existing_and_arriving_chunks_count_only_in_their_own_cells() {
         // Each of the 256 cells stands for four chunks.
         let mut map = ChunkMap::new(1024, &[0..4, 1022..1024]);
         map.add(5..6);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_or_empty_object_has_no_cells_and_chunks_beyond_it_do_not_count() {
+    fn an_unknown_or_empty_object_has_no_cells_and_chunks_beyond_an_objects_end_do_not_count() {
         let mut unknown = ChunkMap::default();
         unknown.add(0..9);
         assert!(unknown.percents().is_empty());

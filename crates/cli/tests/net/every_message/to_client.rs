@@ -63,7 +63,8 @@ impl Moment {
         }
     }
 
-    /// The messages of an honest server after this moment.
+    /// The messages after the lie: for [`Moment::Whole`] the honest rest of the copy, otherwise
+    /// none.
     fn after(self) -> Vec<Message> {
         if self != Moment::Whole {
             return Vec::new();
@@ -109,7 +110,7 @@ impl Shared {
     }
 }
 
-/// The reason that the server gives when it has no further lies.
+/// The reason that the server gives when it ends a session of lies.
 const NO_MORE: &str = "no more lies";
 
 /// Starts a server whose sessions send the lies of `shared`; returns its address and id.
@@ -142,7 +143,7 @@ async fn lie(mut session: Session, moment: Moment, shared: &Shared) {
         Message::Request(request) => request,
         Message::Survey(_) => Request::default(),
         Message::Probe(_) => return count(session, shared).await,
-        // Another stream of the client gets no lies.
+        // The client's additional streams get no lies.
         _ => return while let Ok(Some(_)) = session.read::<Frame>().await {},
     };
     let mut say = moment.before(&request);
@@ -179,8 +180,8 @@ async fn count(mut session: Session, shared: &Shared) {
     }
 }
 
-/// Whether the client answers the ping after a lie. At [`Moment::Whole`] the copy can still succeed
-/// after an answer, so this function waits for the end.
+/// Whether the client answers the ping after a lie. At [`Moment::Whole`] the copy can succeed even
+/// after an answer, so this function waits for the end and returns false.
 async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     let mut answered = false;
     loop {
@@ -250,8 +251,8 @@ fn options(moment: Moment, folder: &Path, (address, id): &(SocketAddr, String)) 
     }
 }
 
-/// Tells all lies. After each one the client continues or ends with a clear error. A copy that it
-/// reports as complete equals the server's description.
+/// Tells all lies. After each lie the client must continue or end with an error of limited length.
+/// A pulled copy that the client reports as complete must equal the server's description.
 fn tell_all(moment: Moment, lies: Vec<Lie>) {
     let scratch = scratch();
     let folder = scratch.path();
@@ -279,7 +280,7 @@ fn tell_all(moment: Moment, lies: Vec<Lie>) {
                 // The limit has room for a path of 4096 bytes, each shown as 3 bytes, and a reason.
                 let bounded = !error.what.is_empty() && error.what.len() < 3 * 4096 + 3000;
                 assert!(bounded, "{moment:?}, {last}: {} bytes", error.what.len());
-                // A server that has sent a file may still report the file as failed.
+                // A server may report a file as failed after it has sent the whole file.
                 let is_honest = made.is_empty() || made == [(NAME.to_owned(), content())];
                 assert!(is_honest, "{moment:?}, {last}: {error}, and {} files", made.len());
             }
@@ -318,7 +319,7 @@ fn clear(folder: &Path) {
 }
 
 #[test]
-fn a_pulling_client_survives_every_false_message_before_the_offer() {
+fn a_pulling_client_survives_every_false_message_instead_of_the_offer() {
     tell_all(Moment::Pull, all_lies());
 }
 
@@ -328,7 +329,7 @@ fn a_pulling_client_survives_every_false_message_after_the_offer() {
 }
 
 #[test]
-fn a_client_completes_only_the_described_copy_despite_false_messages() {
+fn a_copy_that_completes_despite_false_messages_equals_the_servers_file() {
     tell_all(Moment::Whole, control_lies());
 }
 
@@ -339,7 +340,7 @@ fn a_pushing_client_survives_every_false_message() {
 }
 
 #[test]
-fn a_client_of_replicas_survives_every_false_answer() {
+fn a_client_that_copies_from_replicas_survives_every_false_answer_to_a_survey() {
     let surveyed = control_lies().into_iter().filter(|lie| {
         matches!(lie.message, Message::Surveyed(_) | Message::Offer(_) | Message::Survey(_))
     });
