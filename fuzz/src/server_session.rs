@@ -74,7 +74,7 @@ fn hello_of(said: &[u8]) -> Hello {
     }
 }
 
-/// Parses an answer; returns the number of messages after the hello, and of final messages.
+/// Parses an answer; returns the number of messages after the hello, and of goodbyes.
 fn read(heard: &[u8], service: &str) -> (usize, usize) {
     let (mut rest, mut count) = (heard, (0, 0));
     let mut greeted = false;

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_look_as_in_ls() {
+    fn a_mode_has_the_format_of_ls_l() {
         for (kind, bits, text) in [
             (NameKind::File, 0o644, "-rw-r--r--"),
             (NameKind::Folder, 0o1777, "drwxrwxrwt"),

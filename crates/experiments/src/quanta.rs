@@ -111,7 +111,7 @@ pub(crate) static FIG5: Experiment = Experiment {
                 // performance of app_perf".
                 let told = *rate == 878 && receiver.name != NAIVE;
                 let published = told.then_some(Published::About(receiver.takes));
-                // The receiving program's limit was derived from the published value.
+                // A published value is marked as fitted, because it is the receiver's limit.
                 blast_rows(outcomes, &case, PAYLOAD, f64::from(*rate), published)
             });
             let Receiver { name, takes, .. } = receiver;
@@ -232,10 +232,10 @@ pub(crate) static FIG6: Experiment = Experiment {
     },
     differs: "The paper's 725 Mbit/s, measured by iperf, include no wait for an answer. RBUDP's \
               goodput includes the round trip in which the receiver reports that everything has \
-              arrived. The paper's fake and real RBUDP coincide here, so there is one row for each \
-              rate.",
+              arrived. The paper's fake and real RBUDP coincide here, so each sending rate has one \
+              case.",
     learned: "A sender that cannot keep up slows itself down and loses nothing. A slow receiver \
-              loses a quarter of the datagrams at the same sending rate \
+              loses a quarter of the datagrams at a sending rate of 878 Mbit/s \
               ([quanta-fig5](quanta-fig5.md)). longhaul is {-[RBUDP at 878 Mbit/s | difference]} % \
               below the paper's limit because of the last round trip.",
     set: Set::Quick,

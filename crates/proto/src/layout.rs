@@ -96,7 +96,7 @@ impl Layout {
     /// An object in one segment and one chunk, as in the papers' experiments.
     ///
     /// # Errors
-    /// [`LayoutError`] if the block size does not fit, or there are too many blocks.
+    /// [`LayoutError`] if `block` is zero, or there are too many blocks.
     pub fn whole(object: Bytes, block: u32) -> Result<Layout, LayoutError> {
         let chunk = Bytes::new(object.get().max(u64::from(block)));
         Layout::new(object, Bytes::ZERO, chunk, block)
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_below_the_number_of_blocks_are_blocks() {
+    fn only_block_numbers_below_the_block_count_are_valid() {
         let many = layout(u64::from(u32::MAX) << 32, 1 << 32, 1 << 20, 1 << 10);
         let large = layout(u64::MAX, u64::MAX / 3, u64::MAX / 3, u32::MAX - 1);
         let small = layout(10_000, 2_000, 1_000, 100);

@@ -1,5 +1,5 @@
 //! The list of clients and their rights. An entry is the value of a command-line option, or a line
-//! of a file. The short form `ID[:ro|wo|rw[:subfolder]]` grants files. The long form
+//! of a file. The short form `ID[:ro|wo|rw[:subfolder]]` grants rights to files. The long form
 //! `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms` grants rights by service.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,8 @@ impl Allow {
         }
     }
 
-    /// Returns the value of `word`, a service other than files: `rw:/world` of `share=rw:/world`.
+    /// Returns the right to `word`, a service other than files: `rw:/world` of `share=rw:/world`,
+    /// `rw:/prefix` of `rpc=/prefix`.
     pub fn right(&self, word: &str) -> Option<&str> {
         self.others.iter().find(|(other, _)| other == word).map(|(_, said)| said.as_str())
     }
@@ -57,10 +58,10 @@ impl Allow {
 /// reading and writing. A folder needs a mode before it, so that a mistyped mode is never taken for
 /// a folder.
 ///
-/// In the long form each service has one word: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
+/// The long form names each service at most once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
 /// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `rpc=/PREFIX`,
-/// `status=ro`. Services without a word are not allowed. A folder with a comma needs the short
-/// form.
+/// `status=ro`. An entry grants no right to a service that it does not name. A folder with a comma
+/// needs the short form.
 ///
 /// # Errors
 /// The id has a typing error, a mode or right is unknown, a word is unknown or repeated, or the
@@ -85,7 +86,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
         && mode(start).is_ok()
     {
         return Err(wrong(format!(
-            "the short form with `{start}` and services cannot be mixed; write \
+            "the short form `{start}` cannot be mixed with services; write \
              `ID,files={start},{words}`"
         )));
     }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_long_form_gives_each_service_its_right_and_no_other() {
+    fn the_long_form_grants_rights_only_to_the_services_that_it_names() {
         let parsed = |tail: &str| parse(&format!("{A},{tail}"));
         for (tail, expected) in [
             ("files=ro", allow(true, false, None)),
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_an_id_and_perhaps_a_mode_and_a_folder() {
+    fn the_short_form_has_an_id_and_perhaps_a_mode_and_a_folder() {
         for (tail, expected) in [
             ("", allow(true, true, None)),
             (":ro", allow(true, false, None)),
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_leave_the_root_or_name_no_id_are_refused() {
+    fn entries_that_leave_the_root_or_have_no_valid_id_are_refused() {
         for tail in [":ro:", ":ro:/etc", ":rw:../x", ":rw:a/../../x"] {
             let error = parse(&format!("{A}{tail}")).expect_err("no such folder");
             assert!(error.what.contains("below the root"), "{tail}: {error}");
@@ -354,7 +355,7 @@ mod tests {
             [(":rw,stream=rw", "`ID,files=rw,stream=rw`"), (":RO,statuz", "`ID,files=RO,statuz`")]
         {
             let error = parse(&format!("{A}{tail}")).expect_err("mixed forms");
-            assert!(error.what.contains("cannot be mixed; write"), "{tail}: {error}");
+            assert!(error.what.contains("cannot be mixed with services; write"), "{tail}: {error}");
             assert!(error.what.contains(long), "{tail}: {error}");
         }
         let folder = parse(&format!("{A}:rw:rw,stream=rw"));

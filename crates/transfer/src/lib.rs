@@ -3,7 +3,7 @@
 //! Other programs use [`api`]. The other modules are private, or hidden from these pages and public
 //! only for the workspace's other crates and for fuzzers. The modules that `api` builds on, in
 //! reading order:
-//! - [`location`] (sources and destinations), [`path_memory`] (results of earlier copies),
+//! - [`location`] (sources and destinations), [`path_memory`] (measurements of earlier copies),
 //!   [`options`], [`progress`], [`summary`], [`error`].
 //! - [`copy`] and [`serve`]: the two sides of a request.
 //! - calls of a client: `list` (listings), `watching` (a watch of a server's status), `file`

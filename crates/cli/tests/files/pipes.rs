@@ -84,7 +84,7 @@ fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
 }
 
 #[test]
-fn a_pipe_of_many_parts_keeps_the_requested_rate() {
+fn a_pipe_of_many_parts_does_not_exceed_the_requested_rate() {
     let (pair, sent) = (Pair::new(), bytes(12_000_000, 5));
     side_by_side([("--rate=20M", "x"), ("--bwlimit=20M", "y")], |(flag, name)| {
         let there = pair.at(name);
@@ -109,7 +109,8 @@ fn a_pipe_of_one_part_gets_the_whole_rate() {
     let events = String::from_utf8_lossy(&output.stdout);
     let last: serde_json::Value =
         serde_json::from_str(events.lines().last().expect("a summary")).expect("JSON");
-    // Two parts at a time would each get half of the rate. The tolerance is 10 %.
+    // Two parts at a time would each get half of the rate. The goodput must exceed this half by
+    // 10 %, the tolerance.
     assert!(last["goodput_bps"].as_u64().expect("a rate") > 4_400_000, "{last}");
 }
 
@@ -130,7 +131,7 @@ fn names(folder: &Path) -> Vec<OsString> {
 }
 
 #[test]
-fn a_pipe_leaves_no_file_if_client_or_server_is_killed() {
+fn a_pipe_leaves_its_destination_unchanged_if_client_or_server_is_killed() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
     side_by_side(ends, |end| end());
 }
@@ -173,7 +174,7 @@ fn a_pipe_into_a_folder_or_without_the_right_to_write_is_refused() {
 }
 
 #[test]
-fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
+fn a_failed_reader_leaves_no_file_after_few_or_many_bytes() {
     let mut pair = Pair::new();
     for brought in [100, 12 << 20] {
         let error = library(&pair, Broken { left: brought }, 8);
@@ -325,7 +326,7 @@ fn events_and_the_content_do_not_share_standard_output() {
 }
 
 #[test]
-fn a_pipe_without_its_server_reports_that_it_cannot_resume() {
+fn if_its_server_is_killed_a_copy_into_a_pipe_reports_that_it_cannot_resume() {
     let mut pair = Pair::new();
     fs::write(pair.there.join("x"), bytes(20 << 20, 5)).expect("a new file");
     let there = pair.at("x");

@@ -43,7 +43,7 @@ impl Trick {
             Trick::Random => return noise,
             Trick::Truncated => datagram.truncate(noise[0] as usize % len.max(1)),
             Trick::Replayed => {}
-            // A valid header of the flow (16 bytes), and random content. The last three bytes of
+            // A valid header of the flow (16 bytes), and false content. The last three bytes of
             // the packet number (bytes 5 to 9) are random, so nearly every number is a future one.
             Trick::Forged => {
                 datagram.truncate(16);
@@ -145,8 +145,9 @@ impl Drop for AtTheEnd<'_> {
     }
 }
 
-/// Copies `len` bytes with `flags` while a stranger floods a data port. The copy must succeed, and
-/// the port must be open to strangers. A receiver must also count the hostile datagrams.
+/// Copies `len` bytes with `flags` while a stranger floods a data port. The copy must succeed. The
+/// port must be open to strangers; otherwise the kernel stops the flood. A receiver must also count
+/// the hostile datagrams.
 pub(super) fn copy_through(
     way: Way,
     at: At,
@@ -206,14 +207,14 @@ pub(super) fn copy_through(
 }
 
 #[test]
-fn a_flood_of_forgeries_on_the_data_port_changes_nothing_and_is_counted() {
+fn a_flood_of_hostile_datagrams_on_the_data_port_changes_nothing_and_is_counted() {
     for way in WAYS {
         copy_through(way, At::Receiver, 16_000_000, &["--rate=30M", "--datagram=1400"], MANY);
     }
 }
 
 #[test]
-fn stray_and_forged_datagrams_are_counted() {
+fn random_and_forged_datagrams_are_counted() {
     for tricks in [&[Trick::Random], &[Trick::Forged]] {
         let flood = Flood { tricks, ..MANY };
         let flags = ["--rate=20M", "--datagram=1400"];
@@ -233,8 +234,8 @@ fn strangers_on_the_control_port_do_not_disturb_a_copy() {
             let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
             for n in 0.. {
                 let mut noise = bytes(1300, n);
-                // The datagram looks like a long or a short QUIC packet, begins with zero, or is
-                // random.
+                // The datagram begins like a QUIC packet with a long or a short header, begins with
+                // zero, or is random.
                 noise[0] = [0xc3, 0x43, 0x00, noise[0]][n as usize % 4];
                 noise.truncate(1 + n as usize * 37 % 1300);
                 let _ = stranger.send_to(&noise, control);

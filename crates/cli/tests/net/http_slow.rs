@@ -1,4 +1,4 @@
-//! HTTP clients that read a reply slowly or not at all.
+//! HTTP clients that read a reply slowly or not at all, or stop sending.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ fn get(address: SocketAddr, path: &str) -> TcpStream {
 }
 
 #[test]
-fn clients_that_do_not_read_hold_little_memory_delay_nobody_and_are_disconnected() {
+fn a_client_that_does_not_read_costs_little_memory_delays_nobody_and_is_disconnected() {
     let mut http = Http::new(&["--http-timeout=2s"]);
     let large = File::create(http.data.join("large")).expect("the folder is ours");
     large.set_len(LARGE).expect("a hole takes no room");

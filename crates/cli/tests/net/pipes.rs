@@ -54,7 +54,7 @@ async fn opened(pair: &Pair, path: &str, pipe: u64) -> Session {
     session
 }
 
-/// Waits for the server's reason.
+/// Reads until the server refuses; returns the server's error.
 async fn refusal(session: &mut Session) -> Error {
     loop {
         match session.read::<Frame>().await {
@@ -123,8 +123,8 @@ fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     Manifest::new(Shape::File, vec![listed]).expect("it is sound").encode()
 }
 
-/// Pushes a part (a piece of a pipe's content, sent as a file) at `offset` of the pipe, then sends
-/// `said`. Returns the error with which the server refuses.
+/// Requests to push a part (a piece of a pipe's content, sent as a file) at `offset` of the pipe,
+/// then sends `said`. Returns the error with which the server refuses.
 fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
     let request = liar::request(Direction::Push, "x");
     let request = Request { extent: Some(Extent { pipe, offset }), ..request };
@@ -134,7 +134,7 @@ fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
 }
 
 #[test]
-fn a_server_refuses_parts_that_belong_to_no_pipe_of_their_client() {
+fn a_server_refuses_parts_of_unknown_pipes_invalid_parts_and_duplicate_pipes() {
     let pair = Pair::new();
     assert!(part(&pair, 7, 0, Vec::new()).what.contains("belongs to no open pipe"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -218,7 +218,7 @@ fn lied(lies: Vec<Piped>) -> Ended {
 }
 
 #[test]
-fn a_client_refuses_the_premature_end_of_a_pipe() {
+fn a_client_fails_if_its_server_ends_a_pipe_too_early() {
     lied(vec![Piped { done: true }]).is(1, &["sent an unexpected answer"]);
     lied(vec![]).is(1, &["the server ended the pipe"]);
     lied(vec![Piped { done: false }]).is(1, &["the server ended the pipe"]);

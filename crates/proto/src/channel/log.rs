@@ -101,7 +101,8 @@ impl Log {
         }
     }
 
-    /// Drops the oldest messages, then the oldest keys, until the cost is at most `cost`.
+    /// Drops the oldest messages, then the keys with the oldest last messages, until the cost is at
+    /// most `cost`.
     pub fn shrink(&mut self, cost: usize) {
         self.trim(usize::MAX, cost.saturating_sub(self.kept_bytes), 0);
         while self.cost() > cost && !self.kept.is_empty() {

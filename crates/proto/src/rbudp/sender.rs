@@ -29,8 +29,8 @@ const LEAST_LOSS: f64 = 0.000_5;
 /// ratio is remembered.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// A loss ratio from few reports may be too high, so its share is smaller than that of a remembered
-/// loss ratio.
+/// A measured loss ratio may be too high after few reports, so `SPARE` is smaller than
+/// `SPARE_REMEMBERED`, which applies to a remembered loss ratio.
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;
 /// At this loss ratio and above, no symbols are sent.

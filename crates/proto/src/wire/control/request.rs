@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_any_length_survive_the_wire_in_messages_that_fit() {
+    fn long_requests_are_split_into_messages_within_the_limit_and_survive_the_wire() {
         let run = |n: u64| n * 1000 + (1 << 40)..n * 1000 + (1 << 40) + 7;
         let all: Vec<Range<u64>> = (0..3000).map(run).collect();
         let (mut rest, mut heard) = (all.iter().cloned().peekable(), Vec::new());

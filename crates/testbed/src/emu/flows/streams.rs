@@ -70,7 +70,8 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
-            // If this is forbidden, the kernel's limit stays; a notice says so.
+            // If this is forbidden, the kernel's limit stays. `host::make` gives a notice if this
+            // limit is below 64 MiB.
             let _ = run.emulation.enter_host(host, || widen_tcp(LARGEST_BUFFER));
         }
     }
