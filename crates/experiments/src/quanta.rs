@@ -191,7 +191,7 @@ pub(crate) static FIG6: Experiment = Experiment {
              networks* (2003), section 4.2.2, Fig. 6",
     setup: "The set-up is that of [quanta-fig5](quanta-fig5.md), but the sending program sends at \
             most 725 Mbit/s of object data, and the receiving program has no limit. In the \
-            emulation `--bwlimit` of `cp` is this limit.",
+            emulation `cp --bwlimit` limits the sending program.",
     cases: || {
         let cases = FIG6_RATES.map(|rate| {
             let name = case_name("RBUDP", rate);

@@ -92,9 +92,9 @@ pub struct Summary {
     /// chunk over a stream.
     pub setup: Span,
     /// Time from the call to the arrival of the last block at the receiver. A receiving end
-    /// measures this time by its own clock. A sending end computes completion time minus receiver
-    /// delay (the time since that block, as the receiver reports it) minus RTT/2. `None` if no
-    /// block was needed.
+    /// measures this time by its own clock. A sending end takes the time until the outcome arrives,
+    /// and subtracts RTT/2 and the time that the receiver reports: from its last block to the
+    /// outcome. `None` if no block was needed.
     pub last_block: Option<Span>,
     /// The object's bytes that this run moved, divided by the duration of the run.
     pub goodput: Rate,
@@ -128,8 +128,8 @@ pub struct Summary {
     /// datagram of their flow. Included in `path_lost`, like `memory_lost`.
     pub early_lost: u64,
     /// Datagrams that the receiver refused: forged, malformed, replayed, too old to check, of an
-    /// unknown flow, or early and beyond the limits. Datagrams of the last two kinds count for
-    /// every transfer of the port.
+    /// unknown flow, or early and beyond the limits (these are in `early_lost` too). Datagrams of
+    /// the last two kinds count for every transfer of the port.
     pub refused_datagrams: u64,
     /// The sender's counters.
     pub sender: SenderAccounting,

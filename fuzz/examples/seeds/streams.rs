@@ -11,8 +11,8 @@ use longhaul_stream::messages::{
 };
 use prost::Message as _;
 
-/// A byte with the message's length precedes each message. Five bytes follow, from which the target
-/// takes its other choices.
+/// A byte with the message's length precedes each message. Five bytes follow each message; the
+/// target takes its other choices from them.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 5]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
@@ -51,8 +51,8 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A byte with the message's length precedes each message. A byte with a number's length follows,
-/// and then this number: the block number of a datagram.
+/// A byte with the message's length precedes each message. The length of a number (a byte) and the
+/// number follow each message: the block number of a datagram, 0 otherwise.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()

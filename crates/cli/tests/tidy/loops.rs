@@ -175,7 +175,7 @@ fn an_import_of_a_module_above_is_found() {
 }
 
 #[test]
-fn a_loop_is_found_from_every_start() {
+fn a_loop_is_found_once_and_names_are_read_from_imports() {
     let imports = |list: &[(&str, &str)]| -> Imports {
         let split = |names: &str| names.split_whitespace().map(str::to_owned).collect();
         list.iter().map(|(module, names)| ((*module).to_owned(), split(names))).collect()

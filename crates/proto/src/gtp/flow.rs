@@ -342,8 +342,8 @@ impl Flow {
         }
     }
 
-    /// Sets the number of drops of this host's socket. Such drops never count as the path's own
-    /// loss, even if they continue while the rate falls.
+    /// Sets the number of drops of this host's socket. Such drops never count as own loss of the path
+    /// (loss that does not depend on the rate), even if they continue while the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
         self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;
@@ -428,7 +428,8 @@ impl Flow {
         }
     }
 
-    /// The congestion that a measurement shows: the loss, or the queue as loss if that is larger.
+    /// The congestion that a measurement shows: the larger of its loss and of the queueing delay
+    /// beyond the allowed one, as a share of the path's round-trip time.
     fn sign_of(&self, measure: &Measure) -> f64 {
         let loss = self.rules.excess(self.loss_of(measure));
         loss.max(self.standing.queued(&self.rules))

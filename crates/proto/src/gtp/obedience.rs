@@ -2,8 +2,8 @@
 //!
 //! The receiver requests more data than the path holds. The rest is in the sender's hand (requested
 //! and not yet sent), so a late request does not starve the sender. This counter compares the
-//! datagrams sent, by packet numbers, with the requested rate. It allows one burst of all data in
-//! hand, because paths and hosts release held data in bursts.
+//! datagrams sent, by packet numbers, with the allowed rate. It allows one burst in addition, because
+//! paths and hosts release held data in bursts.
 
 use crate::time::Time;
 
@@ -11,24 +11,24 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Obedience {
     left: f64,
-    /// The largest `in_hand` of all calls of [`Obedience::allow`] so far, in bits.
-    in_hand: f64,
+    /// The largest `burst` of all calls of [`Obedience::allow`] so far, in bits.
+    burst: f64,
     at: Time,
 }
 
 impl Obedience {
     pub(super) fn new(now: Time, bits: f64) -> Obedience {
-        Obedience { left: bits, in_hand: 0.0, at: now }
+        Obedience { left: bits, burst: 0.0, at: now }
     }
 
-    /// Credits the time since the last call at `rate`, in bits a second; the sender may have
-    /// `in_hand` bits in hand.
-    pub(super) fn allow(&mut self, now: Time, rate: f64, in_hand: f64) {
-        let most = self.left.max(in_hand);
-        // If `in_hand` exceeds all earlier values, the difference may arrive as one burst.
-        let more = (in_hand - self.in_hand).max(0.0);
+    /// Credits the time since the last call at `rate`, in bits a second. The sender may send at most
+    /// `burst` bits at once.
+    pub(super) fn allow(&mut self, now: Time, rate: f64, burst: f64) {
+        let most = self.left.max(burst);
+        // If `burst` exceeds all earlier values, the difference may arrive as one burst.
+        let more = (burst - self.burst).max(0.0);
         self.left = (self.left + more + rate * now.since(self.at).as_secs_f64()).min(most);
-        (self.in_hand, self.at) = (self.in_hand.max(in_hand), now);
+        (self.burst, self.at) = (self.burst.max(burst), now);
     }
 
     /// Charges `count` datagrams of `bits` each; returns how many were too fast.
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_beyond_the_rate_and_the_amount_in_hand_are_too_fast() {
+    fn datagrams_beyond_the_rate_and_the_amount_burst_are_too_fast() {
         assert!(too_fast(1) <= 1);
         // Of 2,048 datagrams, 1,024 are within the rate, and 100 were in hand at the start.
         assert!((923..927).contains(&too_fast(2)), "{}", too_fast(2));
@@ -78,22 +78,22 @@ mod tests {
     }
 
     #[test]
-    fn after_the_first_request_the_amount_in_hand_may_arrive_as_one_burst() {
+    fn after_the_first_request_the_amount_burst_may_arrive_as_one_burst() {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
-        // When `in_hand` returns to an earlier value, it allows no second burst.
+        // When `burst` returns to an earlier value, it allows no second burst.
         obedience.allow(Time::ZERO, 1e3, 2e3);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!(obedience.take(1, 1e3), 1);
     }
 
     #[test]
-    fn the_allowance_grows_at_the_rate_up_to_the_amount_in_hand() {
+    fn the_allowance_grows_at_the_rate_up_to_the_amount_burst() {
         let at = |secs| Time::ZERO + Span::from_secs(secs);
         let mut obedience = Obedience::new(Time::ZERO, 1e3);
-        let mut left = |secs, in_hand, datagrams| {
-            obedience.allow(at(secs), 1e3, in_hand);
+        let mut left = |secs, burst, datagrams| {
+            obedience.allow(at(secs), 1e3, burst);
             (obedience.left, obedience.take(datagrams, 1e3), obedience.left)
         };
         assert_eq!(left(1, 5e3, 3), (5e3, 0, 2e3));

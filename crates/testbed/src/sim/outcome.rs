@@ -16,8 +16,8 @@ pub struct SimOutcome {
     pub ended: Time,
     /// Whether the time limit ended the run.
     pub timed_out: bool,
-    /// Events: packets at the end of a link, timers, batches of receiving programs, starts and ends
-    /// of flows.
+    /// Number of events of the simulator, such as the arrival of a packet at the end of a link, or a
+    /// timer.
     pub events: u64,
     /// Packets offered to links.
     pub packets: u64,
@@ -42,8 +42,8 @@ pub struct FlowOutcome {
     pub rtt: Span,
     /// When the flow started.
     pub started: Time,
-    /// When the object was complete at the receiving host (on its disk, if any). `None` if the flow
-    /// did not reach an end.
+    /// When the object was complete at the receiving host (on its disk, if any). `None` if it was
+    /// not complete, or if the flow has a fixed duration.
     pub finished: Option<Time>,
     /// When the sender knew that the object was complete; not for UDP.
     pub known: Option<Time>,
