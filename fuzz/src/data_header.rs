@@ -2,7 +2,7 @@
 
 use longhaul_proto::wire::Header;
 
-/// Checks that a parsed header encodes to the same bytes.
+/// Checks that a parsed header is within its limits, and encodes to the same bytes.
 pub fn run(bytes: &[u8]) {
     let Some(header) = Header::decode(bytes) else { return };
     assert!(header.number.0 < Header::NUMBERS && header.block < Header::BLOCKS);

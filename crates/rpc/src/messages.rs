@@ -1,6 +1,6 @@
 //! The messages of the service `rpc`, the same for both directions. The client's first message is a
-//! [`Begin`]. Calls of the client have odd numbers, calls of the server even numbers. Every other
-//! message names its call or calls.
+//! [`Begin`]. Every later message names its call or calls. Calls of the client have odd numbers,
+//! calls of the server even numbers.
 
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "rpc";

@@ -44,8 +44,8 @@ pub struct Begin {
     /// Whether this is the program's first stream.
     #[prost(bool, tag = "2")]
     pub first: bool,
-    /// The value `forgotten` of the newest `Begun` that arrived when all edits sent on earlier
-    /// streams had been answered; absent if there was none.
+    /// The value `forgotten` of the last [`Begun`] that the client got while no edit of an earlier
+    /// stream awaited its answer; absent if there was no such `Begun`.
     #[prost(uint64, optional, tag = "3")]
     pub seen: Option<u64>,
 }
@@ -66,7 +66,8 @@ pub struct Hold {
     /// The version that the presence had.
     #[prost(uint64, tag = "4")]
     pub version: u64,
-    /// Whether the call fails unless the server still has the presence.
+    /// Whether the call fails if the server has deleted the presence. If false, the call creates
+    /// the presence again.
     #[prost(bool, tag = "5")]
     pub strict: bool,
 }

@@ -207,8 +207,9 @@ impl Sending {
         }
     }
 
-    /// Returns when to send a payload that is not full: one deadline after its first frame, or at
-    /// the stream's end. `None` without such a payload, or while the core has an unsent frame.
+    /// Returns when to send a payload that is not full: at the stream's end, or when its first
+    /// frame has waited as long as the stream's deadline. `None` without such a payload, or while
+    /// the core has an unsent frame.
     fn payload_due(&self, is_end: bool) -> Option<Time> {
         let filling = self.filling.as_ref()?;
         let is_idle = self.core.oldest() == self.core.next();

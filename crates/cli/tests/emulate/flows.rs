@@ -93,7 +93,7 @@ on = "30ms"
 off = "20ms"
 "#;
 
-/// Folders with objects of the run whose process is `pid`.
+/// Counts the folders in which the run of process `pid` keeps its objects.
 fn scratches(pid: u32) -> usize {
     let prefix = format!("longhaul-emulate-{pid}-");
     let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
@@ -129,7 +129,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     assert!(count(3, "sent") >= 1_000_000 / 1_460, "{ended}");
     let lives = |place: usize| flows[place]["lives_seconds"].as_array().map(Vec::len);
     assert_eq!((lives(5), lives(6)), (Some(6), Some(3)), "{ended}");
-    // A mouse (a short TCP connection) takes two round trips of 8 ms.
+    // A mouse (a short TCP connection) takes at least two round trips of 8 ms.
     assert!(flows[5]["lives_seconds"][0].as_f64() > Some(0.016), "a SYN and the data: {ended}");
     // `bursts` sends at 5 Mbit/s in 30 of each 50 ms: 150 kB in its 0.4 s.
     assert!(count(7, "delivered_bytes") < 200_000 && count(7, "sent") > 10, "{ended}");
@@ -221,7 +221,7 @@ fn a_signal_ends_the_flows_and_a_kill_leaves_no_object_behind() {
 }
 
 #[test]
-fn ctrl_c_at_any_moment_of_flows_leaves_no_file_and_reports_no_success() {
+fn ctrl_c_early_in_a_run_leaves_no_file_and_reports_no_success() {
     need!(emulate(&["--", "true"]));
     let (_folder, file) = scenario(FLOWS);
     for millis in (0..600).step_by(60) {

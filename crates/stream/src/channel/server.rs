@@ -606,7 +606,7 @@ mod tests {
         port.register(id, Box::new(inbound.without_expiry())).unwrap();
         let (handle, mut sealer) = (port.handle(), keys().sending_end().data);
         let socket = Socket::bind(([127, 0, 0, 1], 0).into()).unwrap();
-        // The socket may drop datagrams: sends parts of messages until 1 MiB has arrived.
+        // The socket may drop datagrams, so this loop sends parts of messages until 1 MiB arrives.
         let parts = async {
             for number in 0_u64.. {
                 for part in 0..100_u16 {

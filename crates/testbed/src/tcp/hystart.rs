@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_train_ends_slow_start_and_a_broken_one_does_not() {
+    fn a_long_ack_train_ends_slow_start_and_a_broken_train_does_not() {
         let mut train = HyStart::new();
         let ends = |ms: u64| train.on_ack(at(ms), 1 + ms as u32, 1_000, Some(RTT), RTT);
-        // A train of more than 50.5 ms is too long.
+        // A train of closely spaced acknowledgements may last (100 ms + 1 ms) / 2 = 50.5 ms.
         assert_eq!((0..100).map(ends).position(|ends| ends), Some(51));
         let mut broken = HyStart::new();
         assert!((0..100).all(|i| !broken.on_ack(at(3 * i), 1 + i as u32, 1_000, Some(RTT), RTT)));

@@ -28,8 +28,8 @@ const RUNS: u64 = 100;
 const ONE: &str = "SWARM";
 const MANY: &str = "SWARM_RUNS";
 
-/// A case with a known weakness, which gets five times the usual limit: 10 % loss, a queue of 3
-/// packets and an outage of 3.8 s. The rate of the second flow (`fobs-table`) stays low.
+/// A case that gets five times the usual time limit. Its path has 10 % loss, a queue of 3 packets
+/// and an outage of 3.8 s. Known weakness: the rate of its second flow (`fobs-table`) stays low.
 const SLOW: (&str, u64) = ("rbudp", 60);
 
 fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {

@@ -42,7 +42,7 @@ impl Client {
     /// # Errors
     /// Nothing matches ([`ErrorKind::RemoteFile`]). The pattern is invalid, matches more than
     /// 10,000 names, or needs a search through more than 5,000,000 names ([`ErrorKind::Usage`]).
-    /// The host cannot be reached or does not list.
+    /// The host cannot be reached or refuses listings.
     pub async fn expand(
         &self,
         pattern: impl IntoLocation,

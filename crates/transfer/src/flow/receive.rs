@@ -107,8 +107,8 @@ pub(crate) struct Receiving {
     free_room: Option<Bytes>,
     memory: Arc<MemoryPart>,
     granted: Bytes,
-    /// At the last grant: the bytes that the writer had freed, and whether the destination was
-    /// open.
+    /// At the last call of [`Receiving::grant`]: the bytes that the writer had freed, and whether
+    /// the destination was open.
     drained_before: (Bytes, bool),
     drained: Arc<Drained>,
     drain: Drain,

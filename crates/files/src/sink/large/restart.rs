@@ -130,7 +130,7 @@ mod tests {
         let journal = open_journal(&mut ground, 0).unwrap();
         journal.write_all_at(&record, large.journal_end).unwrap();
         large.write(&mut ground, 4, &content, file_value(SIZE, 4, &content)).unwrap();
-        // Two chunks of an earlier run equal those of the source; one of them is taken already.
+        // Chunks 3 and 5 of an earlier run equal the source's. This run has written chunk 3 too.
         large.file(&mut ground).unwrap().write_all_at(&content, 5 * CHUNK).unwrap();
         large.expect_found(&[3, 5].map(|chunk| (chunk, file_value(SIZE, chunk, &content))));
         let watch = Watch::default();
