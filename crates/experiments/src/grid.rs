@@ -83,7 +83,7 @@ fn of_contender<T>(
     made
 }
 
-/// Goodput over the rows, in per cent of each link's rate.
+/// Returns each row's position and its goodput, in per cent of the link's rate.
 fn points(value: impl Fn(&str) -> Option<f64>) -> Vec<(f64, f64)> {
     let rows = CONTENDERS.iter().flat_map(|contender| {
         of_contender(contender, |name, link, _, _, _| {
@@ -189,7 +189,7 @@ mod tests {
         for row in rows {
             let (case, off) = (row.get("case"), row.get("from simulated").trim_end_matches(" %"));
             if off.is_empty() && !case.starts_with("RBUDP") {
-                continue; // Marked as not measured on the page.
+                continue; // The page marks this row as not measured.
             }
             let close = off.parse::<f64>().is_ok_and(|off| off.abs() <= MOST_OFF);
             assert!(close, "{case}: {off} %");

@@ -401,7 +401,7 @@ mod tests {
     use crate::time::Span;
 
     #[test]
-    fn of_two_equal_times_the_first_is_the_earlier_wake_up() {
+    fn earlier_returns_the_first_of_two_wake_ups_at_the_same_time() {
         let at = |millis, why| Wake::At(Time::ZERO + Span::from_millis(millis), why);
         let (repeat, report) = (at(5, Why::Repeat), at(5, Why::Report));
         assert_eq!((repeat.earlier(report), report.earlier(repeat)), (repeat, report));

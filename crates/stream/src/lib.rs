@@ -1,6 +1,6 @@
 //! Streams: frames with a deadline, from one client through a server to other clients.
 //!
-//! The sender adds repairs to each frame, or keeps the frame for requests
+//! The sender adds repairs to each frame, or sends lost parts of a frame again on request
 //! ([`longhaul_proto::stream`]). The server decrypts each datagram, encrypts it for each receiver
 //! and forwards it immediately. So repairs cover losses on the whole path. Receivers report their
 //! losses, and the sender adapts to the worst path.

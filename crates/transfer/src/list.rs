@@ -136,7 +136,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         connection.close().await;
         Ok(())
     };
-    // `block_on` fails only without a runtime; then `ready` was also dropped.
+    // If the runtime cannot start, `ready` is dropped, so the caller gets an error.
     let _ = reactor::block_on("the connection", work);
 }
 

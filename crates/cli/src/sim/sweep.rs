@@ -1,4 +1,4 @@
-//! `--sweep KEY=A,B,C`: the values of a key, and their combinations.
+//! `--sweep KEY=A,B,C`: the values of a key, and the combinations of several sweeps.
 
 use crate::error::{Error, ErrorKind};
 

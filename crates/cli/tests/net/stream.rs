@@ -140,7 +140,8 @@ fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     for how in ["skip", "thin"] {
         let receiver = receive(&pair, "x", &["--json"]);
         let behind = format!("--when-behind={how}");
-        // The sender needs 0.8 s for a frame, and the file delivers its frames faster.
+        // The sender sends at 1.25 times the necessary rate, so a frame takes 0.8 s. The file
+        // delivers its frames faster.
         let words = ["--json", "--frame=50000", "--fps=1", DEADLINE, "--receivers=1", &behind, "-"];
         let mut send = command(&pair, "send", "x", &words);
         send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
@@ -186,7 +187,7 @@ fn another_id_may_not_send_the_same_stream_and_the_same_id_takes_it_over() {
 }
 
 #[test]
-fn a_receiver_continues_with_the_next_sender_after_a_kill() {
+fn a_receiver_continues_with_the_next_sender_if_the_first_is_killed() {
     let pair = Pair::of_services("stream=rw");
     let mut receiver = receive(&pair, "x", &["--json", "--check"]);
     let first = pattern(&pair, "x", 100_000, 1, &[DEADLINE]);
@@ -227,7 +228,7 @@ fn after_an_outage_a_stream_continues_without_old_frames() {
 }
 
 #[test]
-fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
+fn the_server_withholds_frames_only_from_a_frozen_receiver() {
     let pair = Pair::of_services("stream=rw");
     let mut frozen = receive(&pair, "x", &["--json", "--check"]);
     let other = receive(&pair, "x", &["--json", "--check"]);
@@ -250,7 +251,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
 }
 
 #[test]
-fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() {
+fn a_receiver_whose_output_nobody_reads_bounds_its_memory() {
     let pair = Pair::of_services("stream=rw");
     // Nobody reads from this pipe, so its writer blocks.
     let mut stuck = command(&pair, "receive", "x", &["-o", "-"]);
@@ -376,8 +377,8 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     assert_eq!(numbers(&receiver.end()), [0, 1, 2, 3, 4]);
 }
 
-/// Makes one request for each number on a session of its own, and keeps the sessions. Returns why
-/// the server refuses the request with the number `count`.
+/// Makes `count` requests, each on its own session, and keeps the sessions. Returns why the server
+/// refuses one more.
 async fn refused_after(pair: &Pair, count: u32, asked: impl Fn(u32) -> Asked) -> String {
     let mut kept = Vec::new();
     for number in 0..count {

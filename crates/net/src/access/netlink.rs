@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_within_this_host_do_not_count() {
+    fn connections_within_this_host_are_left_out() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut there, _) = listener.accept().unwrap();

@@ -12,8 +12,8 @@ use crate::wire::Train;
 /// as much variation.
 const MIN_RANGE: Span = Span::from_micros(500);
 
-/// Jitter has certainly stretched a train only if the train took longer than [`STRETCHED`], and at
-/// least [`WHOLE`] datagrams arrived after its first. If fewer arrive, a short queue may have
+/// A train counts as stretched by jitter only if it took longer than [`STRETCHED`], and at least
+/// [`WHOLE`] of its datagrams arrived after the first. If fewer arrive, a short queue may have
 /// dropped the others.
 const STRETCHED: Span = Span::from_micros(700);
 const WHOLE: u64 = 20;

@@ -25,11 +25,11 @@ const EPOCH: u64 = 1;
 const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
-/// The message interval for the loss meter. After a pause of more than 4.25 s, the meter assumes an
-/// outage and counts no losses.
+/// The message interval that the loss meter assumes. After a pause of more than four intervals and
+/// 0.25 s, the meter assumes an outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
-/// Interval of [`Joiner::expire`], which drops incomplete messages that got no datagram since its
-/// last call. So such a message is dropped at most two intervals after its last datagram.
+/// Interval of [`Joiner::expire`]. A call drops the incomplete messages that got no datagram since
+/// the previous call. So such a message is dropped at most two intervals after its last datagram.
 const STALE: Span = Span::from_secs(5);
 const MOST: usize = u16::MAX as usize;
 
@@ -63,7 +63,7 @@ pub(crate) struct Counts {
     incomplete: AtomicU64,
     /// Bytes of complete messages in the queue.
     queued: AtomicU64,
-    /// Notified when the incomplete messages take another number of whole MiB, because memory is
+    /// Notified when the size of the incomplete messages, in whole MiB, changes, because memory is
     /// charged in MiB.
     pub(crate) changed: Notify,
     /// Whether the flow must drop its incomplete messages.

@@ -243,7 +243,8 @@ pub struct Status {
     /// Bytes of chunks received over streams (receiving end).
     #[prost(uint64, tag = "26")]
     pub streamed: u64,
-    /// Blocks that were not requested (receiving end).
+    /// Blocks that were not requested or do not exist, and invalid control messages of protocols
+    /// (receiving end).
     #[prost(uint64, tag = "30")]
     pub unasked: u64,
     /// CPU time, in nanoseconds, of the thread that carries the control stream and chunks over

@@ -94,7 +94,7 @@ pub(crate) struct ReceiverCounters {
     /// datagrams that its port refused since the flow began (of unknown flows, or early and beyond
     /// the limits).
     pub(crate) refused: u64,
-    /// Blocks that were not requested.
+    /// Blocks that were not requested or do not exist, and invalid control messages of protocols.
     pub(crate) unasked: u64,
     /// Datagrams known to have been sent faster than requested.
     pub(crate) too_fast: u64,
