@@ -118,7 +118,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_client_is_the_user_of_a_token_a_network_or_a_single_request_from_this_host() {
+    fn a_client_is_a_named_user_or_a_network_or_one_request_from_this_host() {
         let top = tempfile::tempdir().unwrap();
         let shared = shared(top.path());
         let of = |address: &str| Caller::new(shared.clone(), address.parse().unwrap(), None).client;

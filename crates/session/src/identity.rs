@@ -33,7 +33,7 @@ const LONGEST_KEY_FILE: u64 = 4096;
 pub struct Identity {
     id: PeerId,
     pub(super) key: Arc<CertifiedKey>,
-    /// The secret of the keys for QUIC's stateless resets, the same after a restart.
+    /// The secret for deriving QUIC's stateless reset keys, the same after a restart.
     pub(super) resets: [u8; 32],
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_kept_for_its_owner_alone() {
+    fn a_key_is_created_once_and_readable_by_its_owner_only() {
         let parent = tempfile::tempdir().expect("a folder for the test");
         let folder = parent.path().join("a/longhaul");
         let first = Identity::load_or_create(&folder).expect("a new key");

@@ -225,7 +225,7 @@ fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
     assert!(replica.take(watcher.next(&tree).unwrap()).unwrap().is_none());
     let old = tree.entry("w/z").unwrap().value.clone();
     edit_both(&mut tree, &[1; 60 << 10]);
-    assert_eq!(alloc::sync::Arc::strong_count(&old), 1, "nobody holds the old value");
+    assert_eq!(alloc::sync::Arc::strong_count(&old), 1, "only this test holds the old value");
     let begun = watcher.next(&tree).unwrap();
     assert!(matches!(begun, Piece::Snapshot { is_first: true, revision: 6, .. }));
     assert!(replica.take(begun.clone()).unwrap().is_none());
@@ -268,7 +268,7 @@ proptest! {
             match step {
                 Step::Edit(name, value, owner) => {
                     let name = format!("w/{}{}", name % 2, ["", "/a", "/b"][usize::from(name / 4)]);
-                    // A piece holds two or three of the long values.
+                    // A piece of changes holds at most two long values, a snapshot piece three.
                     let len = |value| if value % 2 == 0 { 40 } else { 50 << 10 };
                     let value = value.map(|value| vec![value; len(value)].into());
                     let owner = owner.map(u64::from);
@@ -283,8 +283,8 @@ proptest! {
                     take(&mut watcher, &tree, &mut replica, &mut seen);
                     if let Some(revision) = replica.revision() {
                         // The history has no entry for the revisions within one `vanish`.
-                        let then = history.range(revision..).next().expect("it was").1;
-                        let before = history.range(..=revision).next_back().expect("it was").1;
+                        let then = history.range(revision..).next().expect("a state").1;
+                        let before = history.range(..=revision).next_back().expect("a state").1;
                         prop_assert!(&seen == then || &seen == before);
                     }
                 }
@@ -341,7 +341,7 @@ proptest! {
 }
 
 #[test]
-fn a_snapshot_may_take_exactly_the_memory_of_the_client() {
+fn a_snapshot_may_take_exactly_the_memory_limit_of_the_client() {
     let entry = Entry { value: [7; 50].as_slice().into(), version: 1, owner: None };
     let entries = alloc::vec![(key("ab"), entry)];
     let piece = Piece::Snapshot { revision: 1, is_first: true, is_last: true, entries };

@@ -46,7 +46,7 @@ pub(super) enum State {
 pub(super) struct Flight {
     pub(super) bytes: u64,
     pub(super) lost: u64,
-    /// Whether the flight's first packet was acknowledged.
+    /// Whether any packet of the flight was acknowledged.
     pub(super) validating: bool,
     pub(super) retreats: bool,
 }
@@ -66,8 +66,8 @@ impl Jump {
         self.state = State::None;
     }
 
-    /// Records the end of a full round without a loss or a queue, up to packet `last`. A jump to at
-    /// most `usual` bytes, the next window, is dropped.
+    /// Records the end of a full round without a loss or a queue, up to packet `last`. Drops a jump
+    /// to at most `usual` bytes, the next window without a jump.
     pub(super) fn confirm(&mut self, now: Instant, usual: u64, last: u64) {
         if let Some(Allowed { flight, until }) = self.set(None)
             && now <= until
@@ -85,8 +85,8 @@ impl Jump {
         }
     }
 
-    /// Records that a packet is sent; all losses known by then have been recorded. Returns the
-    /// flight's bytes at its first packet.
+    /// Records that a packet is sent; all losses known by then have been recorded. If the packet is
+    /// the flight's first, returns the flight's bytes.
     pub(super) fn begin(&mut self) -> Option<u64> {
         let State::Confirmed(bytes) = self.state else { return None };
         let flight = Flight { bytes, lost: 0, validating: false, retreats: false };

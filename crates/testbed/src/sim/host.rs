@@ -8,8 +8,8 @@ use longhaul_proto::units::Bytes;
 
 use crate::scenario::{Disk, Host, Pace};
 
-/// Maximum number of datagrams that a program takes per call. It takes only as many as it can
-/// process within [`TURN`], but at least one. A program whose reports take time takes one.
+/// Maximum number of datagrams that a program takes per call. The program takes only as many as it
+/// can process within [`TURN`], but at least one. A program whose reports take time takes one.
 const BATCH: usize = 64;
 const TURN: Span = Span::from_micros(250);
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_buffer_drops_and_a_turn_frees_it() {
+    fn a_full_socket_buffer_drops_datagrams_until_the_program_takes_some() {
         let mut host = Host::new("b");
         host.socket_buffer = Bytes::new(3_500);
         host.receives.packets = Some(10_000.0);
@@ -148,7 +148,7 @@ mod tests {
         assert!(!program.is_instant());
         let taken = (0..5).filter(|_| program.arrive(datagram())).count();
         assert_eq!(taken, 3);
-        // 100 µs each: two fit into a turn.
+        // A datagram takes 100 µs, so two fit into a turn of 250 µs.
         assert_eq!(program.begin(Time::ZERO), Some(Span::from_micros(200)));
         assert_eq!((program.begin(Time::ZERO), program.batch.len()), (None, 2));
         assert!(program.arrive(datagram()) && program.arrive(datagram()));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_reports_takes_nothing_meanwhile() {
+    fn a_program_takes_no_datagrams_while_it_sends_reports() {
         let mut host = Host::new("b");
         host.report_cost = Span::from_millis(1);
         let mut program = Program::new(&host);

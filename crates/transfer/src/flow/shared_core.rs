@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_with_equal_settings_share_a_core_that_ends_with_the_last_of_them() {
+    fn transfers_with_equal_settings_share_a_core_that_is_dropped_with_the_last_transfer() {
         let row = registry::of_many();
         let mut cores = SharedCores::default();
         let same = |a: &SharedCore, b: &SharedCore| Arc::ptr_eq(&a.inner, &b.inner);

@@ -107,9 +107,9 @@ impl Entry {
 
 impl Registered<'_> {
     /// Ends the transfer that this transfer resumes, and those older transfers of the same client
-    /// into the same place whose connections no longer answer. Waits at most [`ASKED`] for the end
-    /// of each. To be called before this transfer writes. Returns whether an older transfer into
-    /// the same place, of any client, continues because its client still answers.
+    /// into the same place whose connections no longer answer. Waits at most [`ASKED`] for each
+    /// answer and for each end. To be called before this transfer writes. Returns whether an older
+    /// transfer into the same place, of any client, continues because its client still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
