@@ -84,9 +84,9 @@ pub struct Accounts {
     pub distinct: u64,
     /// Repeats, a part of `received`.
     pub duplicates: u64,
-    /// Sent datagrams that did not arrive, counted by the receiver.
+    /// Sent datagrams that did not arrive, counted by the receiver; zero for TCP and UDP.
     pub path_lost: u64,
-    /// Missing blocks, each once, counted by the receiver.
+    /// Missing blocks, each once, counted by the receiver; for TCP, losses counted by the sender.
     pub blocks_lost: u64,
     /// Losses reported to the sender, repeats included.
     pub reported_lost: u64,
