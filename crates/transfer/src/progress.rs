@@ -28,8 +28,8 @@ pub struct Progress {
     pub rate_now: Rate,
     /// Goodput since the start.
     pub rate_average: Rate,
-    /// Time from the call to the first data datagram, or chunk over a stream, sent or received;
-    /// `None` before it. With several sources the shortest.
+    /// Time from the call until the first data datagram (over a stream: the first chunk) is sent or
+    /// received; `None` before that moment. With several sources the shortest time.
     pub setup: Option<Span>,
     /// Time left at the current rate, if known.
     pub left: Option<Span>,
@@ -199,7 +199,8 @@ pub enum Notice {
         /// The reason.
         reason: String,
     },
-    /// A side works, but cannot take the copy now; the copy tries again.
+    /// The other side or this host cannot take the copy now, for example because its memory is
+    /// full; the copy tries again.
     Busy {
         /// The reason.
         reason: String,
@@ -213,7 +214,7 @@ pub enum Notice {
     },
     /// The transfer tried several numbers of connections.
     Streams {
-        /// The number of connections that carry the data, or carried it last.
+        /// The number of connections that carry the data, or carried them last.
         count: u32,
         /// Whether `count` is the best of the numbers tried. If not, the copy ended during the
         /// search.
@@ -294,8 +295,8 @@ pub struct Cancel {
 
 impl Cancel {
     /// Cancels the requests that got this handle. A copy notices this within about a tenth of a
-    /// second, and then closes its files. The copy can be resumed, unless the length of its content
-    /// is unknown.
+    /// second, and then closes its files. The copy can be resumed, unless it writes to a writer or
+    /// reads long content from a reader.
     pub fn cancel(&self) {
         self.wish.store(true, Ordering::Relaxed);
     }

@@ -161,7 +161,7 @@ fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     }
 }
 
-/// Plans the copy on another host if source and destination are on other hosts.
+/// Plans a copy between other hosts, which one of them runs; `None` for any other copy.
 pub(super) fn remote(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -190,8 +190,8 @@ pub(super) fn remote(
     Ok(Some(plan))
 }
 
-/// Applies rsync's trailing-slash rule: `folder` is copied into the destination under its name, the
-/// contents of `folder/` without it.
+/// Applies rsync's trailing-slash rule: `folder` is copied into the destination under its name; of
+/// `folder/`, only the contents are copied.
 fn mirrored(
     sources: &[Location],
     destination: Location,
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_file_that_others_can_use_is_named_with_its_mode_and_the_chmod() {
+    fn a_token_file_that_others_can_use_gets_a_warning_with_its_mode_and_the_chmod() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "a-token").unwrap();
         let warning = |mode| {
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_name_of_a_choice_selects_the_default() {
+    fn only_the_first_name_for_a_flag_selects_the_flags_default() {
         let ciphers = CIPHERS.map(cipher);
         assert_eq!(ciphers[0], Cipher::Auto);
         assert!(ciphers[1..].iter().all(|choice| *choice != Cipher::Auto));
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_connections_is_fixed_or_searched() {
+    fn the_number_of_connections_is_1_to_64_or_auto() {
         assert_eq!(parse_streams("auto"), Ok(Streams::Auto));
         for count in [1, 64] {
             assert_eq!(parse_streams(&count.to_string()), Ok(Streams::Count(count)));

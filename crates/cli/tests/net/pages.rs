@@ -69,8 +69,8 @@ fn fits(shown: &str, printed: &str) -> bool {
 /// Links the program under test into `tools`. Returns a PATH that begins with this folder.
 pub(super) fn path_with_longhaul(tools: &Path) -> String {
     fs::create_dir_all(tools).expect("there is room for a folder");
-    symlink(binary(), tools.join("longhaul")).expect("it has no such name yet");
-    format!("{}:{}", tools.display(), std::env::var("PATH").expect("there is one"))
+    symlink(binary(), tools.join("longhaul")).expect("the folder has no file of this name");
+    format!("{}:{}", tools.display(), std::env::var("PATH").expect("PATH is set"))
 }
 
 /// A reader of a page, with a shell on each of the page's two hosts.
@@ -195,7 +195,7 @@ impl Reader {
         assert!(fits(&shown, &printed), "{command} prints\n{printed}and not\n{shown}{errors}");
     }
 
-    /// Ends the servers, and waits for the mounts, which commands of the page have unmounted.
+    /// Ends the servers, and waits for the mounts to end. Commands of the page have unmounted them.
     fn end(mut self) {
         for (verb, mut child) in self.running.drain(..).rev() {
             if verb == "serve" {
@@ -290,7 +290,7 @@ fn run_page(folder: &Path, commands: &[String]) -> Ended {
 }
 
 #[test]
-fn each_command_of_the_page_with_ffmpeg_works() {
+fn each_client_command_in_the_ffmpeg_section_of_the_streaming_page_works() {
     need!(has("ffmpeg"));
     let folder = tempfile::tempdir().unwrap();
     let ended = run_page(folder.path(), &commands(Some("ffmpeg")));
@@ -307,7 +307,7 @@ fn each_command_of_the_page_with_ffmpeg_works() {
 }
 
 #[test]
-fn each_command_of_the_page_with_gstreamer_works() {
+fn each_client_command_in_the_gstreamer_section_of_the_streaming_page_works() {
     need!(has("gst-launch-1.0"));
     let folder = tempfile::tempdir().unwrap();
     let ended = run_page(folder.path(), &commands(Some("GStreamer")));
@@ -328,7 +328,7 @@ fn each_command_of_the_page_with_gstreamer_works() {
 }
 
 #[test]
-fn each_command_of_the_page_on_streams_works() {
+fn each_client_command_of_the_streaming_page_without_ffmpeg_or_gstreamer_works() {
     let folder = tempfile::tempdir().unwrap();
     let all = commands(None);
     assert!(all.len() > 7, "{all:?}");

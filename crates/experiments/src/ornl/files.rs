@@ -137,10 +137,11 @@ pub(super) static LBL: Experiment = Experiment {
             study's FOBS, which had 45.0 Mbit/s overall and 243.4 \"if not counting the wait for \
             file writes\". So the copy took 38.2 s, of which 7.1 s were not waits, and FOBS waited \
             31.1 s for the writes of 215 MB: 55.2 Mbit/s. The same calculation for the bad day, \
-            with the same 7.1 s, gives 32.3 Mbit/s. A transfer ends when all data are on the disk. \
-            Counts are of datagrams; `lost, as reported` counts a loss each time that it is \
-            reported. GridFTP is TCP (NewReno with selective acknowledgements) to memory, over \
-            three connections on the good day and one on the bad day.",
+            with the same 7.1 s, gives 32.3 Mbit/s. A transfer by FOBS, SABUL or Tsunami ends when \
+            all data are on the disk. Counts are of datagrams; `lost, as reported` counts a loss \
+            each time that it is reported. GridFTP is TCP (NewReno with selective \
+            acknowledgements) to memory, not to the disk, over three connections on the good day \
+            and one on the bad day.",
     cases: from_lbl,
     tables: |outcomes| {
         // The disk's rate is derived from FOBS, so FOBS's goodput is an input.
@@ -152,13 +153,13 @@ pub(super) static LBL: Experiment = Experiment {
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
     differs: "The study gives neither the speed of the receiving disk nor the path's loss on these \
               days. The reading disk is left out, because the study's FOBS sent faster than that \
-              disk reads. The rate of the receiving disk is derived from FOBS and limits every \
-              protocol, so the goodputs say nothing about longhaul; the counts do. The study's \
-              Tsunami was stopped by hand on the bad day (8.2 Mbit/s), so its goodput cannot be \
-              compared. Our FOBS lists the missing packets in each acknowledgement, and a repair \
-              waits while the receiver has no room, so about 4,700 drops of the bad day are \
-              reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 bytes \
-              here, so 149,063 are needed (the study: 146,219 to 146,421).",
+              disk reads. The rate of the receiving disk is derived from FOBS and limits FOBS, \
+              SABUL and Tsunami, so their goodputs say nothing about longhaul; their counts do. \
+              The study's Tsunami was stopped by hand on the bad day (8.2 Mbit/s), so its goodput \
+              cannot be compared. Our FOBS lists the missing packets in each acknowledgement, and \
+              a repair waits while the receiver has no room, so about 4,700 drops of the bad day \
+              are reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 \
+              bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
     learned: "If the disk is slower than the path, FOBS, SABUL and Tsunami run at the disk's rate, \
               within half a per cent. On the good day FOBS, SABUL and Tsunami have {FOBS, best \
               case | 1} Mbit/s each. The study's programs had {100 - 100 * [SABUL, best case | \
@@ -167,10 +168,10 @@ pub(super) static LBL: Experiment = Experiment {
               the next. The hosts of SABUL and Tsunami received 32,077 and 35,421 duplicates while \
               they wrote. longhaul's protocols continue to send while the receiver has memory, and \
               duplicates are 0 (Tsunami) to {FOBS, best case | duplicates} (FOBS) on the good day. \
-              TCP is limited by loss, not by the disk: three streams have {GridFTP, best case} \
-              Mbit/s, {-[GridFTP, best case | difference]} % less than in the study, and {GridFTP, \
-              best case | emulated} Mbit/s over real sockets. On the bad day FOBS, SABUL and \
-              Tsunami have the {FOBS, worst case | 1} Mbit/s that are derived from the study's \
+              TCP writes to memory here, and loss limits it: three streams have {GridFTP, best \
+              case} Mbit/s, {-[GridFTP, best case | difference]} % less than in the study, and \
+              {GridFTP, best case | emulated} Mbit/s over real sockets. On the bad day FOBS, SABUL \
+              and Tsunami have the {FOBS, worst case | 1} Mbit/s that are derived from the study's \
               FOBS. This is {FOBS, worst case | difference} % more than the study's FOBS had \
               overall, and {-[SABUL, worst case | difference]} % less than its SABUL. The loss is \
               three per cent on this day, and one TCP stream has {GridFTP, worst case} Mbit/s, \

@@ -311,7 +311,7 @@ pub(crate) struct Inbox {
     buffers: [Box<[u8]>; MESSAGES],
     metas: [RecvMeta; MESSAGES],
     filled: usize,
-    /// When the last call returned.
+    /// When the last [`Socket::receive`] returned.
     read: Reading,
 }
 
@@ -325,8 +325,9 @@ impl Inbox {
         }
     }
 
-    /// Returns the messages of the last call in the order of arrival, followed by empty ones.
-    /// `since` must not be later than any arrival; no returned arrival time is before `since`.
+    /// Returns the messages of the last [`Socket::receive`] in the order of arrival, followed by
+    /// empty ones. `since` must not be later than any arrival; no returned arrival time is before
+    /// `since`.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];

@@ -133,7 +133,9 @@ impl Emulation {
     /// link's schedule counts from the emulation's start.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; or there is no such link, or the new one is invalid.
+    /// [`EmulationError::NoSuchHost`]; [`EmulationError::Spec`] if there is no such link;
+    /// [`EmulationError::Link`] if the new link is invalid; [`EmulationError::Ended`] if the
+    /// forwarder failed.
     pub fn update_link(&self, from: &str, to: &str, link: LinkSpec) -> Result<(), EmulationError> {
         link.validate(self.mtu.into()).map_err(|error| EmulationError::Link {
             from: from.into(),

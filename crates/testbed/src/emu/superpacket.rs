@@ -2,10 +2,10 @@
 //!
 //! TUN puts a virtio header of 10 bytes before each packet. With a segment size in this header, the
 //! packet represents many packets on the wire, each with a copy of the headers and one segment of
-//! the payload. Any run of segments can be written as a smaller super-packet, with the lengths,
-//! IPv4 identification and checksum, and TCP sequence number and flags of the kernel's own
-//! segmentation. The transport checksum stays incomplete, so only its pseudo-header sum must be
-//! recomputed.
+//! the payload. Any run of segments can be written as a smaller super-packet. Its lengths, IPv4
+//! identification and checksum, and TCP sequence number and flags are those that the kernel's own
+//! segmentation writes. The transport checksum stays incomplete, so only its pseudo-header sum must
+//! be recomputed.
 
 use core::ops::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_loses_in_both_states_keeps_its_formulas() {
+    fn a_chains_losses_and_consecutive_losses_match_the_formulas() {
         let n = 1_000_000;
         for (worsens, recovers, good_loss, bad_loss) in
             [(0.02, 0.1, 0.01, 0.4), (0.3, 0.5, 0.2, 0.9), (0.01, 0.01, 0.0, 0.5)]
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_error_ratio_takes_large_packets_more_often() {
+    fn bit_errors_lose_large_packets_more_often() {
         let (n, ratio) = (200_000, 1e-6_f64);
         for wire_bytes in [100u64, 1538] {
             let expected = 1.0 - (1.0 - ratio).powf(wire_bytes as f64 * 8.0);

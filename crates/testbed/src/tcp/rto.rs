@@ -4,7 +4,7 @@ use longhaul_proto::time::Span;
 
 /// The timeout before the first sample (RFC 6298, 2.1).
 const INITIAL: Span = Span::from_secs(1);
-/// Minimum of four times the variation: Linux limits this term, not the sum.
+/// Minimum of the term 4 × variation; Linux limits this term, not the sum.
 const MIN_VARIATION: Span = Span::from_millis(200);
 /// RFC 6298, 2.5 allows a maximum of 60 s or more; Linux uses 120 s.
 const MAX: Span = Span::from_secs(120);

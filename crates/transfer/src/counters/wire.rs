@@ -7,7 +7,7 @@ use longhaul_proto::units::Rate;
 use super::{Counters, ReceiverCounters, SenderCounters, Times, Written};
 use crate::control::Status;
 
-/// Upper bound of plausible counts and times in nanoseconds: 2 years, 70 PB.
+/// Upper bound of plausible counts (as bytes: 72 PB) and of times in nanoseconds (2.3 years).
 const MOST: u64 = 1 << 56;
 
 impl From<&Counters> for Status {
