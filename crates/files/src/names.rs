@@ -75,7 +75,8 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 
 /// Returns `name` in a form that is equal for names that differ only in case.
 pub(crate) fn folded(name: &[u8]) -> String {
-    // The upper case of the letter ſ is S, the lower case of the Kelvin sign is k.
+    // Both steps are needed: only upper case maps the letter ſ to S, and only lower case maps the
+    // Kelvin sign to k.
     String::from_utf8_lossy(name).to_uppercase().to_lowercase()
 }
 
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_file_system_without_case_takes_for_ours_are_reserved() {
+    fn names_that_some_file_systems_take_for_ours_are_reserved() {
         let long_s = ".a.lh-\u{17f}mall";
         let kelvin = ".a.lh-lin\u{212a}";
         let invisible = ".a.lh-jour\u{200c}nal";

@@ -16,8 +16,8 @@ use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
 use super::store::{self, Access, Attributes, NameKind, OpenFile, SharedFolder};
 
-/// Identifies one version of a file. A rewritten file has another stamp, unless the file system's
-/// clock shows the same time at both changes.
+/// Identifies one version of a file. A change gives the file another stamp, unless the size stays
+/// the same and the file system's clock still shows the time of the previous change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Device and inode.
@@ -51,7 +51,7 @@ impl Stamp {
 }
 
 /// A regular file that is open for reading, or for changes in place. Every successful read returns
-/// the version that was opened, or the version after the last change through this value.
+/// the version that was opened, or the version after the last change through this `RangeFile`.
 #[derive(Debug)]
 pub struct RangeFile {
     file: OpenFile,
@@ -183,8 +183,8 @@ struct Kept {
     values: HashMap<(Stamp, u64), Digest>,
     /// The keys of `values`, the oldest first.
     order: VecDeque<(Stamp, u64)>,
-    /// Files whose values must not be cached, by device and inode, with their number of
-    /// [`Uncached`] values.
+    /// Files whose values must not be cached, by device and inode, with the number of [`Uncached`]s
+    /// of each file.
     uncached: HashMap<(u64, u64), usize>,
 }
 
@@ -198,7 +198,7 @@ pub struct Uncached {
 impl Drop for Uncached {
     fn drop(&mut self) {
         let mut kept = self.values.kept();
-        let count = kept.uncached.get_mut(&self.identity).expect("this value is counted");
+        let count = kept.uncached.get_mut(&self.identity).expect("this `Uncached` is counted");
         *count -= 1;
         if *count == 0 {
             kept.uncached.remove(&self.identity);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_comes_from_the_opened_version_or_fails_with_the_files_name() {
+    fn a_read_returns_the_opened_version_or_an_error_that_names_the_file() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("data");
         fs::write(&path, b"0123456789").unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_outside_the_root_or_not_a_file_is_not_opened() {
+    fn only_regular_files_within_the_root_are_opened() {
         let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(outside.path().join("secret"), "s").unwrap();
         fs::create_dir(top.path().join("folder")).unwrap();

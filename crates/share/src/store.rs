@@ -44,18 +44,18 @@ type Read = (u64, Option<Entry>);
 pub struct Size {
     /// Keys that have a value.
     pub keys: u64,
-    /// The revision of the tree: at least the number of changes in all runs. Each restart raises the
-    /// revision by at most 4097 without a change.
+    /// The revision of the tree: at least the number of changes in all runs. Each restart raises
+    /// the revision by at most 4097 without a change.
     pub changes: u64,
     /// Watches that have received all changes.
     pub watches: u64,
 }
 
 pub(crate) enum Command {
-    /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The store
-    /// counts the outcomes that it has discarded. The number is this count as the writer last got it
-    /// while none of its edits was in doubt (sent on a lost stream and not acknowledged). The reply
-    /// has the current count.
+    /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The
+    /// reply says how often the store has discarded outcomes of this client. The number is the last
+    /// such reply that came while no edit of the writer was in doubt (sent on a lost stream and not
+    /// acknowledged).
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (it ends with the writer's stream).
     Edit(Call, bool, Reply<(u64, u64)>),

@@ -42,7 +42,8 @@ pub(crate) fn start(
     Ok((outlet, reader))
 }
 
-/// Splits a payload into at most `group` frames, if it is valid.
+/// Returns the frames of a payload; `None` if the payload is invalid or has more than `group`
+/// frames.
 fn split(mut payload: &[u8], group: u32) -> Option<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     while let Some((length, rest)) = payload.split_first_chunk::<LENGTH>() {

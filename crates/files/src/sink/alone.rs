@@ -41,9 +41,9 @@ impl Together {
 }
 
 impl Sink {
-    /// Locks the entry `number` for this copy or this command, if it is a top folder of the copy.
-    /// A copy of only a folder's content (`folder/`) locks no folder: several such copies may write
-    /// into one destination.
+    /// Locks the entry `number` if it is a top folder of the copy. The lock ends with the copy, or
+    /// with the command if the command's sources share a [`Together`]. A copy of only a folder's
+    /// content (`folder/`) locks no folder: several such copies may write into one destination.
     pub(super) fn have_alone(&mut self, number: u32) -> Result<(), Error> {
         if self.options.dry_run || self.alone.len() >= MOST || !self.is_top(number) {
             return Ok(());

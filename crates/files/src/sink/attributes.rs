@@ -19,8 +19,8 @@ pub(super) fn is_unfinished(found: &Attributes) -> bool {
     found.mode & !SET_GROUP_ID == UNFINISHED_FOLDER && found.is_own()
 }
 
-/// The source's attributes that a copy keeps. Without `permissions`, a new file or folder gets the
-/// source's mode minus the umask.
+/// The source's attributes that a copy keeps. Without `permissions`, a file or folder that replaces
+/// nothing gets the source's mode minus the umask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
     pub(super) permissions: bool,
@@ -30,8 +30,8 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Returns the final mode of a new file in `folder`. `replaced` is the name of an existing file
-    /// that the new file may replace. Without `permissions`, the new file gets the mode of the
+    /// Returns the final mode of a new file in `folder`. If a file with the name `replaced` exists,
+    /// the new file replaces it. Without `permissions`, the new file then gets the mode of the
     /// existing file without set-id bits, because new content must not run as another user.
     pub(super) fn final_mode(
         self,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_keep_the_mode_and_only_set_id_also_keeps_its_set_id_bits() {
+    fn permissions_keep_the_mode_and_with_set_id_also_its_set_id_bits() {
         let keep =
             |permissions, set_id| Keep { permissions, set_id, modified: None }.mode(&entry(0o4751));
         assert_eq!(keep(true, true), Some(0o4751));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_the_sources_mode_less_the_umask_or_that_of_the_file_it_replaces() {
+    fn a_new_file_has_the_sources_mode_less_the_umask_or_the_mode_of_the_file_it_replaces() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let old = folder.create(b"old", 0o600).unwrap();

@@ -238,11 +238,11 @@ impl Run {
         };
         let again = again.iter().filter(is_large).count() as u64;
         // The next attempt may repeat the data that waited for a sync, and the chunk at which the
-        // attempt ended. A device may fail to write cached data long before a sync reports it: each
-        // failure may cost as many chunks as may wait for a sync. A failed sync of a folder also
-        // loses chunks, if the power fails before the next sync. A journal that lost a page proves
-        // nothing: all chunks of its file are sent again. A failed read loses one chunk; a failed
-        // read of a journal loses all chunks of its file.
+        // previous attempt ended. A device may fail to write cached data long before a sync reports
+        // it: each failure may cost as many chunks as may wait for a sync. A failed sync of a
+        // folder also loses chunks, if the power fails before the next sync. A journal that lost a
+        // page proves nothing: all chunks of its file are sent again. A failed read loses one
+        // chunk; a failed read of a journal loses all chunks of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();
@@ -354,7 +354,7 @@ fn a_large_file_whose_sync_fails_twice_is_the_only_failed_file_of_its_tree() {
         let file = from.root().create(name, 0o644).unwrap();
         file.write_all_at(&vec![5; size as usize], 0).unwrap();
     }
-    // In a new folder, the folder's name would count as lost too.
+    // If `copy` were a new folder, its name would count as lost too.
     to.root().make_folder(b"copy", 0o755).unwrap();
     let options = SourceOptions { recursive: true, ..Default::default() };
     let mut source = Source::open(&[place(&from, "")], &options).unwrap();
@@ -538,7 +538,7 @@ fn a_chunk_that_cannot_be_read_when_its_file_is_compared_counts_as_different() {
 }
 
 #[test]
-fn a_failed_sync_of_a_name_loses_neither_the_new_content_nor_the_old_on_disk() {
+fn a_failed_sync_of_a_name_loses_neither_the_new_content_nor_the_old_content_on_disk() {
     let (from, to) = (Disk::new(1), Disk::new(2));
     let write = |disk: &Disk, name: &[u8], content: &[u8]| {
         let file = disk.root().create(name, 0o644).unwrap();

@@ -1,9 +1,9 @@
 //! The limit on answers to path-MTU probes.
 //!
-//! A probe needs no session, and its source address may be forged. Each network (an IPv4 address or
-//! an IPv6 /64) therefore has its own budget. All networks without a handshake (strangers) also
-//! share one budget. The table has a fixed number of slots; a secret hash chooses a network's slot,
-//! and networks with the same slot share its budget.
+//! A probe needs no session, and its source address may be forged, so the answers may go to a
+//! victim. Each network (an IPv4 address or an IPv6 /64) therefore has its own budget. All networks
+//! without a handshake (strangers) also share one budget. The table has a fixed number of slots; a
+//! secret hash chooses a network's slot, and networks with the same slot share its budget.
 //!
 //! A probe that gets no answer takes nothing from any budget, so strangers beyond their shared
 //! budget cannot use up the budgets of clients.

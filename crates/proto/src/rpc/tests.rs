@@ -397,7 +397,7 @@ fn items_of_a_method_wait_for_their_reader() {
 }
 
 #[test]
-fn credits_of_a_call_that_wait_to_be_sent_become_one_message() {
+fn unsent_credits_of_one_call_become_one_message() {
     let (_, mut callee) = called(&[stream(), stream()]);
     for id in [1, 3] {
         for _ in 0..CREDIT {

@@ -108,7 +108,7 @@ pub(crate) trait Hooks {
     /// Reports that this end does not read at present. Silence of the other end then means nothing.
     fn deaf(&self) {}
 
-    /// Reports that another copy holds a file of the destination.
+    /// Reports that another copy has locked a file or folder of the destination.
     fn held(&self, _held: &Held) {}
 
     /// Passes a warning of the receiving end on to the user.
@@ -127,7 +127,7 @@ pub(crate) trait Hooks {
     /// Reports entries that a dry run would create.
     fn would_copy(&self, _manifest: &Manifest, _entries: &[Range<u64>]) {}
 
-    /// Reports names that the source lacks and that were removed, or would be.
+    /// Reports names that the source lacks, and that this copy removed or a dry run would remove.
     fn deleted(&self, _paths: &[Vec<u8>]) {}
 
     fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence);

@@ -11,8 +11,8 @@ pub struct ErrorRate {
     pub sequence: u64,
     /// Smoothed error rate, in thousandths of a percent.
     pub rate: u32,
-    /// The receiver lacks too many blocks to list them: the sender must send all blocks from this
-    /// number on again. `None` without a restart.
+    /// The receiver lacks too many blocks to list them: the sender must resend all blocks from this
+    /// number on. `None` without a restart.
     pub restart: Option<u64>,
 }
 

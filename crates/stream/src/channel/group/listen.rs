@@ -51,7 +51,7 @@ pub(super) fn join(group: &Group) -> Result<UdpSocket, Error> {
 }
 
 impl Control {
-    /// Receives from the group, and keeps the session for the keys.
+    /// Receives from the group, and keeps a session with the server, which sends the group's keys.
     pub(in crate::channel) async fn listen(
         mut self,
         first: Link,
@@ -141,8 +141,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Receives from the time at which the server has described the group. Returns only with an
-    /// error.
+    /// Joins the group when the server has described it, and receives its messages. Returns only if
+    /// it cannot join.
     async fn hear(&self) -> Error {
         let mut places = self.place.subscribe();
         let counts = Arc::<Counts>::default();

@@ -206,7 +206,7 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn ratio(&self, key: &str) -> Found<LossRatio> {
-        // `parse_loss` reads no exponent, as in `1e-7`.
+        // `parse_loss` does not accept an exponent (`1e-7`).
         let bare = |text: &str| text.parse().ok().and_then(LossRatio::new);
         let parse = longhaul_proto::quantity::parse_loss;
         self.quantity(key, |text| bare(text).map_or_else(|| parse(text), Ok))
