@@ -52,8 +52,8 @@ fn a_path_of_50_us_to_1_s_is_filled_with_and_without_a_given_rate() {
         }
     }
     // The window doubles once in each round trip, which takes a second. To reach the path's 9690
-    // blocks (10 MB) it doubles fourteen times from one block, and nine times from a train of 32.
-    // No timeout treats the path as dead.
+    // blocks (10 MB) it doubles fourteen times from one block. Without a given rate it starts from
+    // a packet train of 32 blocks, and doubles nine times. No timeout treats the path as dead.
     for (rate, most) in [(Some(CAPACITY), 20), (None, 13)] {
         let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, rate);
         assert!(took < Span::from_secs(most), "{rate:?}: {took}");
@@ -62,7 +62,7 @@ fn a_path_of_50_us_to_1_s_is_filled_with_and_without_a_given_rate() {
 }
 
 #[test]
-fn an_outage_of_ten_seconds_costs_little_more_than_the_data_in_flight() {
+fn after_an_outage_of_ten_seconds_at_most_three_windows_of_data_are_resent() {
     let rtt = Span::from_millis(100);
     let from = Time::ZERO + Span::from_millis(1_500);
     let outage = Some((from, from + Span::from_secs(10)));
@@ -71,7 +71,7 @@ fn an_outage_of_ten_seconds_costs_little_more_than_the_data_in_flight() {
     assert!(flow.events.iter().any(|event| matches!(event, Event::Silent(_))));
     assert!(flow.events.contains(&Event::Resumed));
     assert!(took < Span::from_secs(20), "{took}");
-    // Blocks in flight are resent twice: after the first second, and after the outage. The bound
+    // Blocks in flight are resent twice: after a second of silence, and after the outage. The bound
     // allows for a third time.
     let window = CAPACITY.over(rtt + Span::from_millis(10)).get() / 1032;
     let again = flow.sender.accounting().retransmitted;
@@ -80,7 +80,7 @@ fn an_outage_of_ten_seconds_costs_little_more_than_the_data_in_flight() {
 }
 
 #[test]
-fn reordered_datagrams_are_reported_lost_and_counted_once_each() {
+fn reordered_datagrams_are_reported_lost_but_do_not_count_as_lost_on_the_path() {
     let reorder = Channel {
         reorder: 0.02,
         lateness: Span::from_millis(5),

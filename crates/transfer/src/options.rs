@@ -286,9 +286,9 @@ impl CopyOptions {
         }
     }
 
-    /// Returns a copy of `sources` to `destination` with the defaults: RBUDP, a search for the
-    /// rate, sealed data, at most 512 MiB of incomplete data in memory, retries for 5 minutes, and
-    /// the key in the folder of `trust`.
+    /// Returns the options of a copy from `sources` to `destination`, with the defaults: RBUDP, a
+    /// search for the rate, sealed data, at most 512 MiB of incomplete data in memory, retries for
+    /// 5 minutes, and the key in the folder of `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {
             sources,
@@ -345,7 +345,8 @@ pub struct ServeOptions {
     pub allow: Vec<Allow>,
     /// The server's key.
     pub key: OwnKey,
-    /// End after one transfer whose client was not lost.
+    /// End after one transfer. A transfer that lost its client does not count, because the client
+    /// may reconnect.
     pub once: bool,
     /// Allow unsealed data for clients that ask for it.
     pub allow_plain: bool,
@@ -365,7 +366,7 @@ pub struct ServeOptions {
 }
 
 impl Default for ServeOptions {
-    /// Returns a server without a root and without clients, on the default port.
+    /// Returns the options of a server without a root and without clients, on the default port.
     fn default() -> ServeOptions {
         ServeOptions {
             listen: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT),

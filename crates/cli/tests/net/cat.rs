@@ -68,7 +68,7 @@ fn cat_writes_files_and_ranges_to_stdout() {
 }
 
 #[test]
-fn reads_stay_within_the_root_and_need_the_right() {
+fn reads_stay_within_the_root_and_need_the_right_to_read() {
     let pair = Pair::with_rights(":ro:sub", &[]);
     write(&pair.there.join("secret"), b"s");
     write(&pair.there.join("sub/mine"), b"m");
@@ -203,7 +203,7 @@ fn reads_also_work_over_tls_and_through_ssh() {
 }
 
 #[test]
-fn a_reader_that_waits_uses_bounded_memory_at_client_and_server() {
+fn cat_of_a_large_file_uses_bounded_memory_at_client_and_server() {
     const SIZE: usize = 400 << 20;
     let mut pair = Pair::new();
     fs::File::create(pair.there.join("holes")).unwrap().set_len(SIZE as u64).unwrap();

@@ -95,7 +95,7 @@ impl Source {
     /// after the content are zero.
     ///
     /// # Errors
-    /// As [`read_chunk`](Source::read_chunk).
+    /// As [`read_chunk`](Source::read_chunk); but a buffer of any length is accepted.
     pub fn read_within(&mut self, chunk: u64, start: usize, buf: &mut [u8]) -> Result<(), Error> {
         let Some(kind) = self.object.chunk_kind(chunk) else { return Err(outside(chunk)) };
         let end = start + buf.len();

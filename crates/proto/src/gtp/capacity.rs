@@ -13,9 +13,9 @@
 //! arrival rate. After a queue grew, it is a rate a few steps below C_r. After a train of many
 //! steps, it is a rate just below the train's rate. While no ceiling holds, a small loss is enough
 //! to set one. While a ceiling holds, loss counts only above the threshold of the capacity
-//! estimator (CE, which follows one flow): a path may lose a little at any rate. After the search,
-//! if flows send far less than requested, a loss of up to 20 % may come from hosts that pause and
-//! catch up. This loss counts only if the next interval has loss too.
+//! estimator (CE, which follows one flow): a path may lose a little at any rate. Once a limit has
+//! been found, a loss of up to 20 % may come from hosts that pause and catch up, if flows send far
+//! less than requested. This loss counts only if the next interval has loss too.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
@@ -77,8 +77,8 @@ impl Totals {
     }
 
     /// Replaces the totals if the datagrams that the host's socket dropped show a higher loss:
-    /// `came` bits arrived and `dropped` bits were dropped in the time `took`. The drops cover all
-    /// flows.
+    /// `came` bits arrived and `dropped` bits were dropped in the time `took`. These counts cover
+    /// all flows, so `unmeasured` becomes zero.
     pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Totals {
         let loss = dropped / (came + dropped).max(1.0);
         if loss <= self.loss || took == Span::ZERO {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_shows_the_link_immediately_and_a_slower_train_is_ignored() {
+    fn a_train_shows_the_links_rate_immediately_and_a_slower_train_is_ignored() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         assert!(capacity.on_train(1e9, 31));
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_on_all_of_several_paths_is_a_ceiling() {
+    fn a_queue_on_all_of_several_paths_shows_a_ceiling() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         capacity.on_train(250e6, 31);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_grows_with_the_rate_is_a_ceiling_and_an_older_queue_is_not() {
+    fn a_queue_that_grows_with_the_rate_shows_a_ceiling_and_an_older_queue_does_not() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 9);
         for queue in [7.0, 6.0, 7.0, 8.0] {
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn requested_data_that_do_not_arrive_show_no_capacity() {
+    fn the_requested_rate_of_unmeasured_flows_does_not_raise_c_r() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         let whole = Totals { total: 1e6, current: 1e6, unmeasured: 9e6, ..Totals::default() };
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_path_among_good_ones_is_not_the_receivers_loss() {
+    fn the_loss_of_one_bad_path_among_good_paths_does_not_lower_c_r() {
         let flow = |loss| (1e8, 1e8 * (1.0 - loss), loss);
         let whole = Totals::of(&mut [flow(0.3), flow(0.0), flow(0.0)]);
         assert_eq!((whole.total, whole.loss), (3e8, 0.0));
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn requested_data_of_unmeasured_flows_are_no_pause() {
+    fn the_requested_rate_of_unmeasured_flows_does_not_count_as_a_pause() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 31);
         let whole =
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_searched_again_only_if_nine_tenths_of_their_trains_exceed_the_capacity() {
+    fn paths_are_searched_again_only_if_nine_tenths_of_the_trains_summed_rates_exceed_c_r() {
         let alone = |each: f64| {
             let mut capacity = Capacity::new();
             capacity.on_train(1e9, 31);
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_grows_before_c_r_rises_is_no_ceiling() {
+    fn a_queue_that_grows_before_c_r_rises_shows_no_ceiling() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 31);
         for queue in [0.0, 0.1] {

@@ -99,8 +99,8 @@ pub struct Choice {
 ///   a frame, and N_resend the number of repair rounds.
 /// - **repair**: D exceeds the sum of RTT/2, the jitter and, if r > 0, the time until a loss is
 ///   noticed and r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a
-///   round fails if the request or its answer is lost. If r > 0, a receiver must also be able to
-///   request a run of 8 times the mean burst length.
+///   round fails if the request or its answer is lost. If r > 0, a receiver must also be allowed
+///   to request all datagrams of a run of losses that is 8 times as long as the mean burst.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
 ///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {
@@ -129,7 +129,8 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
 
 /// Returns the time that the deadline leaves for sending a payload: after half a round trip, the
 /// jitter, and the round trips and pauses of the repair rounds. The field `frame` of `needs` has
-/// the payload's length. `None` if no time is left. Equation 11 reserves no time for pauses.
+/// the payload's length. `None` if no time is left. Equation 11, in contrast, reserves no time for
+/// pauses.
 pub(super) fn payload_time(needs: &Needs, path: &Path) -> Option<Span> {
     let resends = model::resends(needs.frame, path.symbol.into(), path.losses.ratio())?;
     let rounds = (path.rtt + PAUSE) * u64::from(resends) + PAUSE;

@@ -114,7 +114,7 @@ fn a_connection_delivers_all_written_data_and_ends_with_its_last_stream() {
 }
 
 #[test]
-fn streams_beyond_the_limit_wait_over_quic_and_fail_over_tcp() {
+fn streams_beyond_the_limit_wait_with_quic_and_fail_with_tcp() {
     run(async {
         let (mut listener, near, _far) = open(Carriers::Quic).await;
         let connection = near.connection().expect("it was asked for");
@@ -145,7 +145,7 @@ fn streams_beyond_the_limit_wait_over_quic_and_fail_over_tcp() {
 }
 
 #[test]
-fn a_connection_of_several_streams_reports_refusals_and_other_versions() {
+fn a_connection_for_several_streams_reports_refusals_and_the_lack_of_a_common_version() {
     run(async {
         for carriers in EACH {
             let server = Identity::generate();
@@ -158,7 +158,7 @@ fn a_connection_of_several_streams_reports_refusals_and_other_versions() {
             let error = near.read::<u32>().await.unwrap_err();
             assert_eq!(error.kind, Kind::Unreachable, "{error}");
             let server_says = format!("{} says: nobody is allowed here", listener.local_addr());
-            assert_eq!(error.what, server_says, "the client knows the server's name");
+            assert_eq!(error.what, server_says, "the error names the server");
 
             let other = Settings { versions: 9..=9, ..settings(Carriers::Both) };
             let to = SocketAddr::new(LOOPBACKS[0], 0);
@@ -228,12 +228,12 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
         assert_eq!(far.read::<u32>().await, Ok(Some(1)));
         let theirs = far.connection().expect("the client asked for it");
         drop(far);
-        timeout(Duration::from_secs(5), theirs.ended()).await.expect("its last word came");
+        timeout(Duration::from_secs(5), theirs.ended()).await.expect("the close arrived");
         stopped.join().expect("no panic");
     });
 }
 
-/// Runs a client that opens a stream, says goodbye if `is_done`, and freezes until the server has
+/// Runs a client that opens a stream, ends its side if `is_done`, and freezes until the server has
 /// sent 8 MiB and ended the stream. Returns the result of the server's `close`, whether another
 /// stream can send afterwards, and how many parts of the data the client reads before the end.
 async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Result<u32, Error>) {
@@ -289,7 +289,7 @@ async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Re
 fn a_stream_keeps_no_data_for_a_client_that_has_ended_it() {
     run(async {
         let (ended, sends, read) = end_with_a_frozen_client(true).await;
-        assert_eq!(ended.expect_err("no data arrived").kind, Kind::Lost);
+        assert_eq!(ended.expect_err("the client acknowledged nothing").kind, Kind::Lost);
         assert!(sends, "the data of the ended stream are still in memory");
         assert!(read.is_err(), "{read:?}");
     });

@@ -39,8 +39,8 @@ const LINE: u64 = 4096;
 ///
 /// ssh starts a process for each client, but the clients of a room need one server. So each of
 /// these processes introduces its client to one server of this user on this host, through a socket
-/// that only this user may open. The server admits each id as long as its ssh runs. The server ends
-/// about 5 s after the last ssh has ended.
+/// that only this user may open. The server admits the id of a client as long as the client's ssh
+/// runs. The server ends about 5 s after the last ssh has ended.
 ///
 /// Several hosts may share the home folder, and several identities may share the folder of the
 /// socket. So the names of the socket and of the server's lock contain a digest of the host's name,

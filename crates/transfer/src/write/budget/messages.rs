@@ -12,9 +12,9 @@ use super::{Budget, Inner, MemoryPart};
 use crate::session::PeerId;
 
 /// The memory charge for the messages of one transfer or room, or for the incomplete messages of
-/// one sender to a room; released on drop. Messages may use the quarter of the memory that is
-/// reserved for new transfers. An owner (a client's id) gets more only if at least as much memory
-/// stays free as its messages then hold.
+/// one sender to a room; released on drop. Messages may also use the memory that is reserved for
+/// new transfers (a quarter of all). An owner (a client's id) gets more only if at least as much
+/// memory stays free as its messages then hold.
 pub(crate) struct MessageCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,
@@ -103,7 +103,7 @@ mod tests {
     use longhaul_proto::units::Bytes;
 
     #[test]
-    fn messages_to_one_owner_leave_half_of_the_free_memory_and_release_all() {
+    fn one_owners_messages_take_at_most_half_of_the_free_memory_and_free_it_on_drop() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let part = enter(&budget).unwrap();
         // The transfer takes all but a quarter, which is reserved for new transfers.
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(free(), 128);
         assert!(first.set(mebi(60)) && second.set(mebi(4)));
         assert_eq!(free(), 64);
-        assert!(!second.set(mebi(5)), "both are to one owner");
+        assert!(!second.set(mebi(5)), "both belong to one owner");
         assert_eq!(free(), 64);
         // The next owner still gets a part.
         assert!(enter_for(&budget, 3).is_some());
