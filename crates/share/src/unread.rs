@@ -63,7 +63,7 @@ impl Held {
                     most >> 20
                 );
                 return Err(Error::new(Kind::Usage, what)
-                    .advise("read the events of each watch, or watch smaller prefixes"));
+                    .advise("read the events of each watch, or watch smaller parts of the tree"));
             }
         } else {
             held.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
