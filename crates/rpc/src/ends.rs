@@ -25,7 +25,7 @@ pub(crate) struct Ends {
     /// The methods that the other side may call.
     may: Prefix,
     peer: String,
-    /// The handle that methods get. All handles share the tickets.
+    /// The handle that methods get. It shares the counter of tickets with the program's handles.
     rpc: Rpc,
     /// The number of each call on the wire, by its ticket (its number in this program).
     tickets: HashMap<u64, u64>,

@@ -323,8 +323,8 @@ fn a_flood_of_calls_is_refused_and_all_streams_of_a_client_share_a_limit() {
             }
             clients.push((client, serving));
         }
-        // The server refuses the last call of each stream, and on the third stream all other calls
-        // too.
+        // A stream may run CALLS calls, and a client 2 × CALLS. So the server refuses the last call
+        // of each stream, and on the third stream all other calls too.
         assert_eq!(refused, 3 + CALLS);
     });
 }

@@ -188,9 +188,9 @@ fn mend_namespaces() -> Vec<String> {
     commands
 }
 
-/// Returns the command that makes the TUN device usable after opening it failed with `error`: it
-/// loads the kernel module, or gives all users access, as udev does. `None` for other errors, such
-/// as those of a container.
+/// Returns the command that makes the TUN device usable, if the device could not be opened because
+/// of `error`. The command loads the kernel module, or gives all users access, as udev does. `None`
+/// for other errors, such as those of a container.
 #[cfg(target_os = "linux")]
 fn mend_tun(error: &std::io::Error) -> Option<String> {
     use rustix::io::Errno;
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advice_opens_a_closed_tun_device_or_loads_the_module() {
+    fn the_advice_gives_access_to_the_tun_device_or_loads_its_kernel_module() {
         let mend = |code| mend_tun(&std::io::Error::from_raw_os_error(code));
         use rustix::io::Errno;
         let command = mend(Errno::ACCESS.raw_os_error());

@@ -90,7 +90,7 @@ fn sync_between_two_hosts_deletes_what_the_source_lacks() {
 }
 
 #[test]
-fn the_ssh_host_runs_the_copy_to_and_from_a_server_that_allows_it() {
+fn a_copy_between_an_ssh_host_and_a_server_runs_on_the_ssh_host_with_its_id() {
     let ssh = need!(hosts());
     let far = Host::new(&ssh.path("far_config"));
     let host = Host::new(&ssh.path("server"));
@@ -110,7 +110,7 @@ fn the_ssh_host_runs_the_copy_to_and_from_a_server_that_allows_it() {
 }
 
 #[test]
-fn ctrl_c_or_a_kill_here_ends_the_copy_on_far_and_the_same_command_resumes() {
+fn ctrl_c_or_a_kill_here_ends_the_copy_on_far_and_the_next_copy_resumes() {
     let ssh = need!(hosts());
     let content = bytes(40_000_000, 31);
     write(&ssh.path("there/source"), &content);
@@ -154,7 +154,7 @@ fn errors_name_the_host_that_cannot_be_reached_or_that_fails() {
 }
 
 #[test]
-fn an_older_longhaul_on_the_other_host_is_named() {
+fn an_error_names_the_host_whose_longhaul_is_older() {
     let ssh = need!(hosts());
     let old = ssh.path("old");
     let refusal = "{\"event\":\"error\",\"status\":2,\"class\":\"usage\",\

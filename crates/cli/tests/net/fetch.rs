@@ -93,12 +93,12 @@ type Reply = (String, Vec<u8>);
 /// A server with replies that the test chooses.
 struct Liar {
     address: SocketAddr,
-    /// Bytes of all bodies so far.
+    /// Bytes of all bodies so far. A reply to HEAD counts with the body that it omits.
     sent: Arc<AtomicU64>,
 }
 
 impl Liar {
-    /// `None` closes the connection without an answer.
+    /// If `reply` returns `None`, the server closes the connection without an answer.
     fn start(reply: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static) -> Liar {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -294,7 +294,7 @@ fn gated(content: &[u8], fields: &Arc<Mutex<String>>) -> (Liar, Arc<Gate>) {
 }
 
 #[test]
-fn a_killed_copy_resumes_the_same_version_and_no_other() {
+fn a_killed_copy_resumes_only_if_a_strong_etag_or_the_modified_time_is_the_same() {
     let content = bytes(40 * MEBI, 4);
     for (before, after, resumes) in [
         ("ETag: \"1\"\n", "ETag: \"1\"\n", true),
@@ -421,7 +421,7 @@ fn a_server_without_ranges_sends_the_file_whole() {
 }
 
 #[test]
-fn false_answers_end_the_copy_in_time_and_leave_no_file() {
+fn unusable_replies_end_the_copy_in_time_and_leave_no_file() {
     let content = bytes(3 * MEBI, 9);
     let part = |asked: &Asked, range: &str, body: &[u8]| match asked.number {
         0 | 1 => honest(asked, &bytes(3 * MEBI, 9), ""),
@@ -514,7 +514,7 @@ fn false_answers_end_the_copy_in_time_and_leave_no_file() {
         ended.is(status, &[what]);
         assert!(!client.path("f").exists(), "lie {number}");
     }
-    // This body is longer than the range and has no `Content-Length`.
+    // A body that is longer than the range and has no `Content-Length` does not stop the copy.
     let client = Client::new();
     let whole = content.clone();
     let server = Liar::start(move |asked| {

@@ -10,7 +10,7 @@ use crate::rig::slow::{Hanging, hanging_calls, has_hung};
 use crate::rig::{Child, bytes, need};
 
 #[test]
-fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
+fn a_copy_continues_after_all_replicas_were_away_for_longer_than_stall() {
     let content = bytes(24_000_000, 31);
     let mut star = Star::of_replicas(2, &content);
     // A broken TCP connection is detected immediately.
@@ -42,7 +42,7 @@ fn is_not_there(star: &Star, event: &serde_json::Value, server: usize) -> bool {
 }
 
 #[test]
-fn a_replica_that_is_down_at_the_start_joins_when_it_starts() {
+fn a_replica_that_is_down_when_the_copy_starts_joins_after_its_restart() {
     let content = bytes(40_000_000, 32);
     let mut star = Star::of_replicas(3, &content);
     star.signal(2, Signal::KILL);

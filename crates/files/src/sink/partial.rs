@@ -160,8 +160,8 @@ pub(super) fn take_back(folder: &dyn Folder, name: &[u8]) -> io::Result<bool> {
         if !found.is_some_and(|found| is_own(&found) && found.size >= LARGE) {
             continue;
         }
-        // A living copy that renames the file has locked it. Without a lock of our own, the copy of
-        // this file may still be alive.
+        // A running copy that renames the file has locked it. If this process cannot lock the file,
+        // that copy may still be running.
         let Ok(file) = folder.open(&own, Access::Read) else { continue };
         if file.lock().unwrap_or(false) && folder.rename_new(&own, &names::partial(name)).is_ok() {
             return Ok(true);
@@ -235,7 +235,7 @@ pub(super) fn clear(file: &dyn File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the chunks of a file of `size` bytes that are not entirely holes.
+/// Returns the runs of chunks that are not entirely holes, in a file of `size` bytes.
 pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>> {
     let chunks = size.div_ceil(CHUNK);
     let mut content = Bits::new(chunks);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_file_replaced_in_a_folder_open_to_others_gets_no_final_name_and_is_kept() {
+    fn in_a_folder_open_to_others_a_replacement_of_the_partial_file_gets_no_final_name() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let file = folder.create(b".x.lh-part", 0o600).unwrap();
@@ -324,6 +324,7 @@ mod tests {
     }
 
     /// Imitates another copy that replaces the partial file as soon as this copy has checked it.
+    /// Returns the result of the rename, and the inode number of `x` minus that of our file.
     fn renamed_while_another_copy_replaces(mode: u32) -> (io::Result<()>, Option<u64>) {
         let disk = crate::store::memory::Disk::new(1);
         disk.obey_modes();
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn content_on_several_pages_of_a_chunk_is_one_run_of_chunks() {
+    fn neighbouring_chunks_with_content_are_one_run_and_holes_belong_to_no_run() {
         let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let file = folder.create(b"f", 0o600).unwrap();
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_pages_of_a_sparse_file_are_not_written_but_cleared_in_an_old_file() {
+    fn a_sparse_write_skips_zero_pages_in_a_new_file_and_clears_them_in_an_old_file() {
         let zero = [0; PAGE];
         let content = [&[1; PAGE][..], &zero, &zero, &[2; PAGE], &[0; 9]].concat();
         let written = |how: Writing| {

@@ -9,7 +9,7 @@ use super::netlink::Connection;
 /// A connection counts if it received at least 1/`PART` of all other traffic.
 const PART: u64 = 20;
 
-/// Bytes received by each connection at the last reading.
+/// The total bytes that each connection of the last list had received.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     before: BTreeMap<[u8; 8], u64>,

@@ -66,7 +66,9 @@ proptest! {
     }
 
     #[test]
-    fn in_place_opens_the_same(payload in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+    fn opening_in_place_yields_the_payload_and_refuses_a_replay(
+        payload in proptest::collection::vec(any::<u8>(), 0..2_000),
+    ) {
         for suite in SUITES {
             let (mut sealer, mut opener) = data_pair(suite);
             let mut datagram = seal(&mut sealer, Kind::Data, 5, &payload);
@@ -135,7 +137,7 @@ fn a_buffer_that_is_too_short_is_refused_unchanged() {
 }
 
 #[test]
-fn the_other_direction_flow_transfer_or_secret_does_not_open() {
+fn a_datagram_opens_only_with_the_keys_of_its_secret_suite_transfer_flow_and_direction() {
     let (mut sealer, _) = data_pair(Suite::Aes128Gcm);
     let datagram = seal(&mut sealer, Kind::Data, 9, b"payload");
     let others = [
@@ -163,7 +165,7 @@ fn control_is_sealed_even_where_data_is_not() {
 }
 
 #[test]
-fn a_sealer_refuses_the_other_classes_kinds() {
+fn a_sealer_refuses_a_kind_of_the_other_class_and_a_short_buffer() {
     let mut end = keys(Suite::Aes128Gcm).sending_end();
     let mut out = [0; 100];
     assert_eq!(end.data.seal(Kind::Control, 0, b"", &mut out), Err(SealError::Kind));
@@ -186,7 +188,7 @@ fn a_wrong_token_is_refused() {
 }
 
 #[test]
-fn a_corrupted_number_in_the_clear_does_not_make_the_others_stale() {
+fn a_corrupted_number_in_the_clear_does_not_make_later_datagrams_stale() {
     let clear = |number| {
         let schedule = schedule(Suite::Plain, Class::Data);
         Sealer::starting_at(schedule, PacketNumber(number))
@@ -220,7 +222,7 @@ fn an_old_key_is_kept_for_four_round_trips_of_a_long_path() {
 }
 
 #[test]
-fn epochs_change_where_the_number_says_and_the_old_key_is_kept_a_while() {
+fn the_packet_number_selects_the_epochs_key_and_an_old_key_is_kept_for_four_seconds() {
     let mut sealer = sealer_at(EPOCH - 3);
     let datagrams: Vec<Vec<u8>> =
         (0..6).map(|n| seal(&mut sealer, Kind::Data, n, b"payload")).collect();

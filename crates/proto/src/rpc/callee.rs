@@ -12,8 +12,8 @@ use super::{
 
 /// The longest name of a method in bytes.
 pub(super) const MAX_NAME: usize = 1024;
-/// Maximum number of messages that the other side may leave unread. If it sends another call before
-/// it reads them, its connection is closed.
+/// Limit of messages that wait in the queue because the other end does not read. If the other end
+/// sends a call at this limit, its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
 /// What the program has to do after a message. The first `u64` of a variant is the number of the

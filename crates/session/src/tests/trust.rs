@@ -79,7 +79,7 @@ fn accept_new_remembers_without_asking() {
 }
 
 #[test]
-fn a_changed_key_is_refused_with_a_warning_under_all_options() {
+fn a_changed_key_is_refused_with_a_warning_even_with_accept_new() {
     run(async {
         let listener = listen(LOOPBACKS[0], &Identity::generate());
         let mut client = Client::new(Carriers::Both);
@@ -139,7 +139,7 @@ fn the_reason_of_a_refusal_reaches_the_client() {
 }
 
 #[test]
-fn a_client_that_only_shook_hands_is_no_session_yet() {
+fn the_listener_returns_a_session_only_after_the_clients_hello() {
     run(async {
         let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
@@ -154,7 +154,7 @@ fn a_client_that_only_shook_hands_is_no_session_yet() {
 }
 
 #[test]
-fn look_returns_the_id_that_answers_or_an_error_if_nobody_answers() {
+fn look_returns_the_id_of_the_server_or_an_error_if_nobody_answers() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let server = Identity::generate();

@@ -24,7 +24,8 @@
 //!
 //! Only the datagrams of copies pass through the receiving program and the socket buffer.
 //!
-//! [`stream::run`] runs a coded stream of frames over one link, and [`updates`] small messages.
+//! [`stream::run`] runs a coded stream of frames over one link. [`updates::run`] runs state updates
+//! (small messages) over one link.
 //!
 //! Modules:
 //! - the run: `world` (the event loop), `begin` (a flow's agents), `copies` (arrivals for copies),
