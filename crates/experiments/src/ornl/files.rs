@@ -210,16 +210,16 @@ pub(super) static CERN: Experiment = Experiment {
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
     setup: "A file of 214,649,928 bytes is copied over a path with an assumed round trip of 120 \
-            ms; the study does not give it. In the better runs (best case) the sending host is \
-            limited to the rate of iperf's UDP (469 Mbit/s). The path loses as much as SABUL lost \
-            (0.002 %). The disk takes 275 Mbit/s, a little more than the fastest program \
-            delivered. In the study's worse runs (worst case) SABUL had four EXP events: no report \
-            arrived in time, so the sender treated all data in flight as lost. SABUL sent 91,856 \
-            packets again for 1,708 reported losses, so the reverse path must have failed. Here \
-            the reverse path fails four times, for a second each. FOBS and Tsunami are configured \
-            with 300 Mbit/s of object data; SABUL finds its rate. Counts are of datagrams; `lost, \
-            as reported` counts a loss each time that it is reported. The figures show the worse \
-            runs.",
+            ms; the study does not give it. Three values are from the study's better runs (best \
+            case), and apply to all runs here. The sending host is limited to the rate of iperf's \
+            UDP (469 Mbit/s). The path loses as much as SABUL lost (0.002 %). The disk takes 275 \
+            Mbit/s, a little more than the fastest program delivered. In the study's worse runs \
+            (worst case) SABUL had four EXP events: no report arrived in time, so the sender \
+            treated all data in flight as lost. SABUL sent 91,856 packets again for 1,708 reported \
+            losses, so the reverse path must have failed. Here the reverse path fails four times, \
+            for a second each. FOBS and Tsunami are configured with 300 Mbit/s of object data; \
+            SABUL finds its rate. Counts are of datagrams; `lost, as reported` counts a loss each \
+            time that it is reported. The figures show the worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
