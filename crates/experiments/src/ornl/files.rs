@@ -216,10 +216,10 @@ pub(super) static CERN: Experiment = Experiment {
             Mbit/s, a little more than the fastest program delivered. In the study's worse runs \
             (worst case) SABUL had four EXP events: no report arrived in time, so the sender \
             treated all data in flight as lost. SABUL sent 91,856 packets again for 1,708 reported \
-            losses, so the reverse path must have failed. Here the reverse path fails four times, \
-            for a second each. FOBS and Tsunami are configured with 300 Mbit/s of object data; \
-            SABUL finds its rate. Counts are of datagrams; `lost, as reported` counts a loss each \
-            time that it is reported. The figures show the worse runs.",
+            losses, so the reverse path must have failed. In our worse runs the reverse path fails \
+            four times, for a second each. FOBS and Tsunami are configured with 300 Mbit/s of \
+            object data; SABUL finds its rate. Counts are of datagrams; `lost, as reported` counts \
+            a loss each time that it is reported. The figures show the worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
