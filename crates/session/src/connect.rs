@@ -144,7 +144,7 @@ fn unreachable(name: &str, port: u16, tried: String) -> Error {
     let error = Error::new(Kind::Unreachable, format!("cannot reach {name}: {tried}"));
     error.silence().advise(format!(
         "check that `longhaul serve` runs there and that firewalls let UDP {port} and UDP {} (or \
-         the server's --data-port) in, or at least TCP {port}",
+         the server's own data port) in, or at least TCP {port}",
         u32::from(port) + 1
     ))
 }

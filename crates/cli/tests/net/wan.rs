@@ -82,7 +82,9 @@ fn coded_symbols_replace_lost_blocks() {
         let ended = wan.start(way, &["--rate=90M"]).end();
         let summary = ended.summary();
         let count = |name: &str| summary[name].as_u64().expect("it is a count");
-        assert!(count("coded") > 0 && count("coded") <= count("blocks") / 10, "{way:?}: {ended}");
+        // A busy machine loses more than the link.
+        let most = (count("blocks") / 10).max(2 * count("blocks_lost"));
+        assert!(count("coded") > 0 && count("coded") <= most, "{way:?}: {ended}");
         assert!(count("recovered") > 0, "{way:?}: {ended}");
         assert_eq!(count("received"), count("blocks") + count("duplicates"), "{way:?}: {ended}");
         wan.assert_copied(way);

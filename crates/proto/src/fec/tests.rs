@@ -272,7 +272,7 @@ fn an_error_of_a_symbol_names_its_numbers() {
     for (error, parts) in [
         (SymbolError::Number { number: 9, end: 7 }, ["symbol 9 ", "7"]),
         (SymbolError::Twice(3), ["symbol 3 ", "twice"]),
-        (SymbolError::Length { length: 5, symbol: 4 }, ["5 bytes", "4 bytes"]),
+        (SymbolError::Length { length: 5, symbol: 4 }, ["5 bytes", "have 4"]),
         (SymbolError::Originals { given: 2, expected: 6 }, ["2 originals", "6"]),
     ] {
         let text = alloc::string::ToString::to_string(&error);

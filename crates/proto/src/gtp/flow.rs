@@ -342,8 +342,8 @@ impl Flow {
         }
     }
 
-    /// Sets the number of drops of this host's socket. Such drops never count as own loss of the path
-    /// (loss that does not depend on the rate), even if they continue while the rate falls.
+    /// Sets the number of drops of this host's socket. Such drops never count as own loss of the
+    /// path (loss that does not depend on the rate), even if they continue while the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
         self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;

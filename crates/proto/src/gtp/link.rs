@@ -8,8 +8,8 @@
 //! narrower. The user's limit for all flows is a second upper limit.
 //!
 //! If the host reports other traffic, the estimate is the capacity for all traffic on the link. C_r
-//! is this estimate minus the *part* of other traffic: the rate that other traffic gets by the rules
-//! of [`fair_share`](super::fair_share).
+//! is this estimate minus the *part* of other traffic: the rate that other traffic gets by the
+//! rules of [`fair_share`](super::fair_share).
 
 use alloc::vec::Vec;
 

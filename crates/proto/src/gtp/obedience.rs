@@ -2,8 +2,8 @@
 //!
 //! The receiver requests more data than the path holds. The rest is in the sender's hand (requested
 //! and not yet sent), so a late request does not starve the sender. This counter compares the
-//! datagrams sent, by packet numbers, with the allowed rate. It allows one burst in addition, because
-//! paths and hosts release held data in bursts.
+//! datagrams sent, by packet numbers, with the allowed rate. It allows one burst in addition,
+//! because paths and hosts release held data in bursts.
 
 use crate::time::Time;
 
@@ -21,8 +21,8 @@ impl Obedience {
         Obedience { left: bits, burst: 0.0, at: now }
     }
 
-    /// Credits the time since the last call at `rate`, in bits a second. The sender may send at most
-    /// `burst` bits at once.
+    /// Credits the time since the last call at `rate`, in bits a second. The sender may send at
+    /// most `burst` bits at once.
     pub(super) fn allow(&mut self, now: Time, rate: f64, burst: f64) {
         let most = self.left.max(burst);
         // If `burst` exceeds all earlier values, the difference may arrive as one burst.

@@ -315,6 +315,6 @@ fn a_missing_longhaul_and_a_failing_ssh_are_distinguished() {
 
         host.ssh = vec!["/nowhere/ssh".to_owned()];
         let error = host.connect(None).await.expect_err("no ssh");
-        assert!(error.to_string().contains("-e"), "{error}");
+        assert!(error.to_string().contains("name another program"), "{error}");
     });
 }

@@ -141,8 +141,8 @@ pub struct Subscribe {
     pub deadline_micros: u64,
 }
 
-/// Sent by a subscriber in mode 4 as soon as it begins to receive from the group. The server answers with
-/// the last message of each key.
+/// Sent by a subscriber in mode 4 as soon as it begins to receive from the group. The server
+/// answers with the last message of each key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LastOfKeys {
     /// The epoch of the client's key.

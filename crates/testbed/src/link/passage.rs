@@ -418,8 +418,8 @@ mod tests {
         };
         let mean = free.iter().enumerate().map(extra).sum::<f64>() / n as f64;
         assert!((mean - 0.5).abs() < 4.0 / (12.0 * n as f64).sqrt(), "{mean}");
-        // The test of Kolmogorov and Smirnov: with a probability of 99.9 %, for every i, the i-th of
-        // n sorted uniform numbers is at most 1.95 / √n from i / n.
+        // The test of Kolmogorov and Smirnov: with a probability of 99.9 %, for every i, the i-th
+        // of n sorted uniform numbers is at most 1.95 / √n from i / n.
         let mut shares: Vec<f64> = free.iter().enumerate().map(extra).collect();
         shares.sort_by(f64::total_cmp);
         let apart = |(i, share): (usize, &f64)| {

@@ -16,8 +16,8 @@ pub struct SimOutcome {
     pub ended: Time,
     /// Whether the time limit ended the run.
     pub timed_out: bool,
-    /// Number of events of the simulator, such as the arrival of a packet at the end of a link, or a
-    /// timer.
+    /// Number of events of the simulator, such as the arrival of a packet at the end of a link, or
+    /// a timer.
     pub events: u64,
     /// Packets offered to links.
     pub packets: u64,

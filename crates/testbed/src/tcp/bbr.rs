@@ -62,8 +62,8 @@ pub(super) struct Acked {
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: Mode,
-    /// The candidates for the largest rate of the last rounds, each with its round, from the largest
-    /// to the smallest.
+    /// The candidates for the largest rate of the last rounds, each with its round, from the
+    /// largest to the smallest.
     rates: VecDeque<(u64, f64)>,
     round: u64,
     round_ends: u64,

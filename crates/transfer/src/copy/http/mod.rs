@@ -166,18 +166,7 @@ impl Fetching<'_> {
         let (mut sink, plan) = Sink::open(&to, &manifest, 0, &with, &self.files.watch)?;
         let resumed = self.planned(&mut sink, &manifest, plan)?;
         if options.dry_run {
-            let is_due = !sink.is_skipped(0);
-            let mut outcome = longhaul_files::SinkOutcome::default();
-            (outcome.files, outcome.skipped) = (u64::from(is_due), u64::from(!is_due));
-            self.files.made(&manifest, if is_due { &[0] } else { &[] });
-            let summary = self.files.summary(
-                self.by(remote, false),
-                &manifest,
-                outcome,
-                Vec::new(),
-                resumed,
-            )?;
-            return Ok(Ended::Done(Box::new(summary)));
+            return self.dry_run(remote, &sink, &manifest, resumed);
         }
         let was_there = sink.is_skipped(0);
         let mut checksum = Checksum::new(remote.digest());
@@ -224,6 +213,22 @@ impl Fetching<'_> {
         self.files.made(&manifest, &outcome.named);
         let by = self.by(remote, is_verified);
         let summary = self.files.summary(by, &manifest, outcome, walked, resumed)?;
+        Ok(Ended::Done(Box::new(summary)))
+    }
+
+    fn dry_run(
+        &mut self,
+        remote: &Remote,
+        sink: &Sink,
+        manifest: &Arc<Manifest>,
+        resumed: u64,
+    ) -> Result<Ended, Error> {
+        let is_due = !sink.is_skipped(0);
+        let mut outcome = longhaul_files::SinkOutcome::default();
+        (outcome.files, outcome.skipped) = (u64::from(is_due), u64::from(!is_due));
+        self.files.made(manifest, if is_due { &[0] } else { &[] });
+        let by = self.by(remote, false);
+        let summary = self.files.summary(by, manifest, outcome, Vec::new(), resumed)?;
         Ok(Ended::Done(Box::new(summary)))
     }
 

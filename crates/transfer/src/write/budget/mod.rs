@@ -252,8 +252,8 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner` and returns true. Returns false if `owner` already has at least
-    /// as many parts as the free memory has room for.
+    /// Counts another part of `owner` and returns true. Returns false if `owner` already has at
+    /// least as many parts as the free memory has room for.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
@@ -287,8 +287,8 @@ impl Inner {
         transfers.max(self.expected.saturating_sub(self.gone())).max(1)
     }
 
-    /// Returns the number of transfers that have returned their part, minus those that wait for one:
-    /// `count` includes waiting transfers, `entered` does not.
+    /// Returns the number of transfers that have returned their part, minus those that wait for
+    /// one: `count` includes waiting transfers, `entered` does not.
     fn gone(&self) -> u32 {
         self.entered.load(Ordering::Relaxed).saturating_sub(self.count())
     }
