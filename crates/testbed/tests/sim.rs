@@ -14,7 +14,8 @@ fn run(text: &str) -> SimOutcome {
     sim::run(&scenario(text)).expect("a run without errors")
 }
 
-/// Two hosts, `link`'s keys between them, and flows.
+/// A scenario of two hosts, a link between them with the keys `link`, and the flows with the keys
+/// `flows`.
 fn pair(link: &str, flows: &[&str]) -> String {
     let flows = flows.iter().map(|flow| format!("\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n{flow}\n"));
     format!("[topology]\nkind = \"pair\"\nlink = {{ {link} }}\n{}", flows.collect::<String>())
@@ -40,7 +41,7 @@ fn the_same_seed_gives_the_same_outcome_and_another_seed_gives_another_outcome()
 }
 
 #[test]
-fn a_copy_that_lasts_has_an_object_for_the_highest_rate_of_its_path() {
+fn a_copy_of_a_given_duration_has_an_object_for_the_highest_rate_of_its_path() {
     let link = r#"rate = "10M", delay = "5ms", changes = [{ at = "1s", rate = "40M" }]"#;
     let outcome = run(&pair(link, &["protocol = \"rbudp\"\nlasts = \"3s\""]));
     let delivered = outcome.flows[0].delivered;
@@ -55,7 +56,7 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
         let outcome = run(&pair(r#"rate = "100M", delay = "20ms""#, &[&flow]));
         let flow = &outcome.flows[0];
         assert_eq!(flow.delivered, Bytes::new(20_000_000));
-        // RBUDP keeps its rate. Some others reach it late or never.
+        // RBUDP sends at 90 Mbit/s from the start. Some protocols reach this rate late or never.
         let least = if row.name == "rbudp" { 84 } else { 20 };
         assert!(flow.goodput > Rate::from_mbps(least), "{}: {}", row.name, flow.goodput);
         // The sender learns of the end half a round trip later.
@@ -86,7 +87,7 @@ fn a_scenario_that_cannot_be_simulated_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_run_without_end_ends_at_the_time_limit() {
+fn a_run_that_takes_too_long_ends_at_the_time_limit() {
     let text = format!(
         "time-limit = \"2s\"\n{}",
         pair(r#"rate = "10M", delay = "5ms""#, &["tcp = \"newreno\"\nsize = \"1GB\""])
@@ -110,7 +111,7 @@ fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
 }
 
 #[test]
-fn a_slow_receiving_program_loses_in_its_socket_and_nowhere_else() {
+fn a_slow_receiving_program_loses_datagrams_in_its_socket_and_nowhere_else() {
     let flow = between("", "receives-rate = \"40M\"\nsocket-buffer = \"100KB\"", "");
     let accounts = flow.accounts;
     // Datagrams arrive at twice the program's rate, so the full socket drops about half of them.
@@ -132,7 +133,7 @@ fn a_slow_sender_loses_nothing() {
 }
 
 #[test]
-fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
+fn a_card_with_a_limited_queue_drops_packets_that_programs_send_too_fast() {
     let flow = between("nic = \"20M\"\nnic-queue = \"15KB\"", "", "");
     assert!(flow.accounts.queue_full > 500 && flow.accounts.retransmitted > 500);
     assert_eq!(flow.accounts.dropped, flow.accounts.queue_full);
@@ -154,7 +155,7 @@ fn a_larger_send_buffer_delays_repairs_so_more_duplicates_arrive() {
 }
 
 #[test]
-fn control_that_uses_only_the_stream_waits_for_earlier_losses() {
+fn control_messages_only_on_the_stream_wait_until_earlier_messages_are_resent() {
     let known = |more: &str| {
         let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
         let link = r#"rate = "100M", delay = "5ms", back = { loss = { pattern = "10" } }"#;
@@ -192,7 +193,7 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
 }
 
 #[test]
-fn a_slow_card_drops_packets_beyond_its_ports_queue() {
+fn packets_to_a_slow_card_are_dropped_when_the_buffer_of_its_switch_port_is_full() {
     const SENT: u64 = 20_000;
     let flow = "udp = \"200M\"\ndatagram = 1000\nsize = \"20MB\"";
     let hosts = "[[host]]\nname = \"b\"\nnic = \"100M\"\n";
@@ -209,7 +210,7 @@ fn a_slow_card_drops_packets_beyond_its_ports_queue() {
 }
 
 #[test]
-fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
+fn a_copy_to_or_from_a_slow_disk_takes_as_long_as_the_disk() {
     let disk = "disk-rate = \"16M\"\ndisk-stall = \"100ms\"\ndisk-stall-every = \"500ms\"";
     let flow = between("", disk, "writes-disk = true");
     // 3 MB at 16 Mbit/s take 1.5 s, with stalls of 0.1 s at 0.5, 1.0 and 1.5 s.
@@ -220,7 +221,7 @@ fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
 }
 
 #[test]
-fn copies_that_read_one_disk_are_served_in_turn() {
+fn copies_that_read_one_disk_share_its_rate_equally() {
     let disk = "disk-rate = \"24M\"";
     let alone = between(disk, "", "reads-disk = true").finished.expect("it ends");
     let flow = "protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\nreads-disk = true";
@@ -243,8 +244,8 @@ fn copies_into_one_host_share_its_memory_in_equal_parts() {
     let outcome = run(&format!("record-every = \"1s\"\n{path}{host}"));
     for flow in &outcome.flows {
         assert_eq!(Some(flow.delivered), flow.object);
-        // After three seconds each copy has delivered half of the memory, plus what the disk has
-        // written.
+        // After three seconds each copy has delivered half of the memory, plus half of the data
+        // that the disk has written.
         let there = flow.series[2].delivered.get();
         assert!(there > MEMORY / 2 && there < MEMORY / 2 + 3 * 5_000_000 + (2 << 20), "{there}");
     }
@@ -254,7 +255,7 @@ fn copies_into_one_host_share_its_memory_in_equal_parts() {
 }
 
 #[test]
-fn a_flow_elsewhere_changes_nothing() {
+fn a_flow_over_other_links_does_not_change_a_copy() {
     let star = "[topology]\nkind = \"star\"\nhosts = 4\n\
                 access = { rate = \"50M\", delay = \"5ms\", loss = \"2%\", reorder = \"1%\" }\n";
     let flow = |from: u8, to: u8, how: &str| {
@@ -272,7 +273,7 @@ fn a_flow_elsewhere_changes_nothing() {
 }
 
 #[test]
-fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
+fn a_window_limits_each_tcp_stream_so_four_streams_are_four_times_as_fast() {
     let wan = r#"rate = "1G", delay = "50ms""#;
     let flow = |more: &str| {
         let outcome = run(&pair(wan, &[&format!("tcp = \"newreno\"\nsize = \"20MB\"\n{more}")]));
@@ -287,8 +288,8 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
 }
 
 #[test]
-fn intermittent_udp_has_its_rate_for_its_share_of_the_time() {
-    // 250 datagrams in a mean phase, so cutting the last one of each changes little.
+fn the_mean_rate_of_intermittent_udp_is_its_rate_times_the_share_of_sending_time() {
+    // A mean sending phase has 250 datagrams, so rounding to whole datagrams changes little.
     let flow = "udp = \"10M\"\ndatagram = 500\non = \"100ms\"\noff = \"50ms\"\nlasts = \"150s\"";
     for (random, tolerance) in [("false", 0.005), ("true", 0.05)] {
         let flow = format!("{flow}\nrandom = {random}");
@@ -316,7 +317,7 @@ fn mice_by_interval(arrivals: &str) -> Vec<f64> {
 }
 
 #[test]
-fn mice_at_random_times_have_the_same_mean_number_and_the_variance_of_poisson() {
+fn mice_at_poisson_times_have_the_mean_number_of_regular_mice_and_a_poisson_variance() {
     for (arrivals, scatter) in [("regular", 0.0), ("poisson", 1.0)] {
         let intervals = mice_by_interval(arrivals);
         let count = intervals.len() as f64;
@@ -368,7 +369,7 @@ fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {
 }
 
 #[test]
-fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
+fn one_tcp_flow_beside_gtp_at_85_percent_has_at_least_four_fifths_of_the_rest() {
     for (settings, tcp) in [
         ("receive-rate = '95.7M', receive-share = '85%'", "cubic"),
         ("receive-rate = '95.7M', receive-share = '85%'", "newreno"),
@@ -382,7 +383,7 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
 }
 
 #[test]
-fn tracked_tcp_gets_its_share_among_equals() {
+fn with_others_fair_tcp_beside_three_gtp_flows_gets_about_a_quarter_of_the_link() {
     let card = "all-hosts = { nic = \"100M\" }\n";
     for (settings, host) in [
         ("others = 'fair'", ""),

@@ -105,7 +105,7 @@ fn a_copy_continues_when_the_client_gets_another_address() {
 }
 
 #[test]
-fn a_tree_with_a_long_list_is_copied_by_tcp() {
+fn a_tree_with_a_long_manifest_is_copied_by_tcp() {
     let rig = Relayed::new(1);
     for n in 0..600 {
         write(&rig.pair.here.join(format!("tree/a-file-with-a-rather-long-name-{n:040}")), &[7; 9]);
@@ -120,7 +120,7 @@ fn least_seconds(bytes: usize) -> f64 {
 }
 
 #[test]
-fn a_rate_and_a_limit_bound_tcp_also_after_a_fallback() {
+fn rate_and_bwlimit_bound_tcp_and_bwlimit_bounds_it_also_after_a_fallback() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, copy) = rig.way(way);
@@ -278,7 +278,7 @@ fn tcp_can_be_requested() {
 }
 
 #[test]
-fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
+fn a_lost_stream_is_detected_although_the_kernel_has_accepted_its_last_chunk() {
     side_by_side(WAYS, |way| {
         // The object has one chunk for each stream.
         let rig = Relayed::new(2 << 20);

@@ -35,7 +35,7 @@ impl Http {
         let words = Server::words("127.0.0.1:0", &data, &[&own, args].concat());
         let mut child = Child::spawn(&mut host.command(words));
         let ready = child.event(|event| event["event"] == "ready");
-        let url = ready["http"].as_str().expect("the ready line has it").to_owned();
+        let url = ready["http"].as_str().expect("the ready event has a URL").to_owned();
         let text = |name: &str| ready[name].as_str().expect("it is a text").to_owned();
         let server = Server { child, address: text("address"), data_port: 0, id: text("id") };
         Http { server, url, data, _host: host, scratch }
@@ -406,7 +406,7 @@ fn oversized_headers_and_other_protocols_end_the_connection_and_not_the_server()
 }
 
 #[test]
-fn a_server_with_unencrypted_tokens_or_without_clients_does_not_start() {
+fn a_server_with_unsafe_or_unusable_http_options_does_not_start() {
     let scratch = tempfile::tempdir().unwrap();
     let host = Host::new(&scratch.path().join("server"));
     let tokens = scratch.path().join("tokens");

@@ -130,7 +130,7 @@ pub(super) static FIG5: Experiment = Experiment {
               96 to 97 % of 936, and longhaul has {100 * [first route] / 936} %. \
               [striping](striping.md) fetches one object over three routes, with real sockets.",
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of the 936 Mbit/s that \
-              the route carries. SABUL does not stay at this limit although it starts near it: it \
+              the route carries. SABUL starts near this limit but does not stay there: it \
               increases its rate until packets are lost, and then reduces its rate by a ninth. The \
               goodputs of separate routes add up. longhaul is {-[all three | difference]} % below \
               the paper.",

@@ -20,7 +20,7 @@ use crate::session::{self, PeerId, Session};
 /// Interval at which a waiting request checks the conditions.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// Maximum number of running and waiting requests of one client for files.
+/// Maximum number of one client's requests for files and probes, running or waiting.
 const REQUESTS_OF_ONE: usize = 256;
 
 /// A running request. Clones refer to the same request.
@@ -132,7 +132,7 @@ impl Running {
         self.0.there.get()
     }
 
-    /// Checks that the request may continue. An error is the reason for the client.
+    /// Checks that the request may continue. An error is the reason to send to the client.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.0.closing.reason().map_or(Ok(()), Err)?;
         self.0.right.check()

@@ -71,8 +71,8 @@ pub(crate) fn event(
     }
 }
 
-/// Reports the failures after the first `count`, without the entries `at_source`: the source
-/// reported those. Sets `count` to the number of all failures.
+/// Reports the failures after the first `count`. Skips failures of entries in `at_source`, because
+/// the source has reported them. Sets `count` to the number of all failures.
 pub(crate) fn report_failures(
     failures: &[Failure],
     count: &mut usize,
