@@ -85,8 +85,8 @@ fn sender(deadline: Span) -> Sender {
     sender
 }
 
-/// Checks that the sender sends again only symbols that it has, and of all 8 frames together at
-/// most four times the number that one receiver may request.
+/// Checks that the sender sends again only symbols that it has, and in total at most four shares of
+/// each of the 8 frames. A share is the number of symbols of a frame that one receiver may request.
 fn request(again: &Again, sender: &mut Sender, now: Time) {
     let Ok(request) = terms::request(again) else { return };
     sender.again(now, &request, again.receiver);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn each_further_attempt_doubles_the_wait_up_to_a_limit() {
+    fn each_event_over_the_limit_doubles_the_wait_up_to_the_longest_charge() {
         let mut meter = Meter::new(TARIFF);
         for _ in 0..3 {
             meter.add(at(0), 'a');

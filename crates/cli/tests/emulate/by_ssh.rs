@@ -54,7 +54,7 @@ impl Sshd {
         format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log")
     }
 
-    /// A command that waits until the sshd listens.
+    /// Commands that enter the folder and wait until the sshd listens.
     fn ready(&self) -> String {
         let here = self.path().display();
         format!("cd {here}; until grep -q listening log 2>/dev/null; do sleep 0.05; done")

@@ -154,7 +154,7 @@ fn the_last_line_of_progress_agrees_with_the_summary() {
 }
 
 #[test]
-fn with_quiet_only_errors_are_printed_whatever_the_other_flags() {
+fn the_quiet_flag_prints_only_errors_whatever_the_other_flags() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for (number, flags) in ["-qP", "-qn", "-vq", "-qrp"].into_iter().enumerate() {
@@ -312,7 +312,7 @@ fn messages_name_the_other_host() {
 }
 
 #[test]
-fn the_last_line_of_each_copy_has_its_rate() {
+fn a_small_copy_and_a_measurement_report_their_rate() {
     let pair = Pair::new();
     let id = pinned(&pair);
     write(&pair.here.join("object"), &bytes(2_000, 1));
@@ -345,7 +345,7 @@ fn at_40_columns_the_rate_the_time_left_and_the_name_are_shown() {
 }
 
 #[test]
-fn the_one_file_of_a_copy_is_named_from_the_start() {
+fn a_copy_of_one_file_shows_the_name_of_the_file() {
     let pair = Pair::new();
     write(&pair.here.join("run42.h5"), &bytes(6_000_000, 1));
     let id = pinned(&pair);

@@ -108,7 +108,7 @@ fn programs_read_a_mounted_folder_as_local_files() {
 }
 
 #[test]
-fn a_signal_unmounts_a_folder_of_which_a_file_is_open() {
+fn a_signal_unmounts_a_folder_while_a_file_in_it_is_open() {
     need!(fuse());
     let pair = Pair::new();
     write(&pair.there.join("file"), b"x");
@@ -177,7 +177,7 @@ fn a_mounted_file_stays_readable_after_its_server_restarts() {
 }
 
 #[test]
-fn a_server_that_stays_away_causes_an_error_in_time() {
+fn reads_fail_if_the_server_stays_away_longer_than_retry_for() {
     need!(fuse());
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(20 * MEBI, 3));

@@ -51,7 +51,7 @@ fn every_protocol_has_its_own_tests() {
 }
 
 #[test]
-fn transfer_and_cli_branch_on_no_protocols_name() {
+fn transfer_and_cli_do_not_branch_on_a_protocols_name() {
     let crates = ["crates/transfer/src/", "crates/cli/src/"];
     let of_them = |path: &str| crates.iter().any(|of| path.starts_with(of));
     let code = sources().into_iter().filter(|file| of_them(&file.path) && !file.is_test());

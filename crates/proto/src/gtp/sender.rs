@@ -124,7 +124,7 @@ impl GtpSender {
         let blocks = self.end.layout.blocks();
         let sequence = request.sequence();
         let beyond = request.blocks().last().is_some_and(|run| run.end > blocks);
-        // The next request in order makes room; so does a request that voids the others.
+        // The next request in order makes room; so does a request that voids earlier ones.
         let makes_room = request.is_anew() || sequence == self.obeyed + 1;
         if beyond || (self.ahead.len() >= MAX_AHEAD && !makes_room) {
             self.end.accounting.refused += 1;

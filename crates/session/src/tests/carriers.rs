@@ -285,7 +285,7 @@ fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
 }
 
 #[test]
-fn tcp_is_not_tried_before_its_time() {
+fn tcp_is_not_tried_before_the_wait_for_udp_has_ended() {
     run(async {
         let server = Identity::generate();
         let (_unread, listener) = tcp_alone(&server);
@@ -312,7 +312,7 @@ fn udp_may_answer_after_tcp_was_refused() {
 }
 
 #[test]
-fn an_error_without_a_listener_names_the_attempts_and_the_ports_to_open() {
+fn if_nothing_listens_the_error_names_the_attempts_and_the_ports_to_open() {
     run(async {
         let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
         let address = udp.local_addr().expect("bound");

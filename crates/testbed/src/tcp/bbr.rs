@@ -21,7 +21,8 @@ const MARGIN: f64 = 0.99;
 const RATE_ROUNDS: u64 = 10;
 const MIN_RTT_LASTS: Span = Span::from_secs(10);
 const PROBE_RTT_LASTS: Span = Span::from_millis(200);
-/// The minimum window outside recoveries, and the maximum in a round-trip probe.
+/// The minimum window, except after a timeout and in the first round of a recovery; the maximum in
+/// a round-trip probe.
 const LEAST: u32 = 4;
 /// Start-up ends after this many rounds without enough growth.
 const FULL_ROUNDS: u32 = 3;

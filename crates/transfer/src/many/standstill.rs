@@ -16,7 +16,7 @@ impl Standstill {
         Standstill { since: now, moved: 0 }
     }
 
-    /// Returns the time without progress; `moved` is the progress counter. The time restarts while
+    /// Returns the time without progress; `moved` is the progress counter. The time is zero while
     /// `may_rest` is true, which means that no source is connected or all bytes are written.
     pub(super) fn lasts(&mut self, now: Instant, moved: u64, may_rest: bool) -> Duration {
         if moved != self.moved || may_rest {

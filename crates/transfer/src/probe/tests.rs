@@ -83,7 +83,7 @@ fn forged_datagrams_are_not_counted() {
     });
 }
 
-/// Returns a port that echoes to 127.0.0.1, and the address that it has learned for its client.
+/// Returns a port that answers questions from 127.0.0.1, and the cell for its client's address.
 fn echoing() -> (Port, Arc<OnceLock<Path>>) {
     let server = port(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let (path, ends) = (Arc::new(OnceLock::new()), keys(1).sending_end());
@@ -142,7 +142,7 @@ fn neither_forged_questions_nor_those_from_another_address_are_answered() {
 
 #[test]
 fn a_flow_in_use_is_refused_to_a_probe_and_keeps_its_owner() {
-    // The probe's own flow, and a measurement's flow.
+    // First the probe's own flow is in use, then the flow of a measurement.
     for (echo, measured) in [(FLOW, None), (FlowId(10), Some(FLOW))] {
         let (from, to) = (port(HOME), port(HOME));
         run(async {

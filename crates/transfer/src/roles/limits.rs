@@ -81,7 +81,8 @@ pub(super) fn wanted(
     let ReceiverCounters { received, distinct, duplicates, unasked, too_fast, highest, .. } =
         counters;
     let blocks = |bytes: Bytes| bytes.get() / u64::from(block.max(1));
-    // Some protocols send blocks again before they know which ones are missing.
+    // A protocol that is not frugal sends blocks again before it knows which ones are missing, so
+    // its duplicates are allowed.
     let is_frugal = row.is_some_and(|row| row.frugal);
     let useless = unasked.saturating_add(if is_frugal { *duplicates } else { 0 });
     let in_vain = blocks(IN_VAIN);
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_too_fast_is_distinguished_from_one_that_was_suspended() {
+    fn a_sender_is_refused_only_if_its_too_fast_datagrams_exceed_the_limit() {
         let sent = |highest, too_fast| {
             let status = ReceiverCounters {
                 highest,
@@ -161,7 +162,7 @@ mod tests {
             };
             wanted(&status, None, 1440)
         };
-        // Either 4 MiB (2,912 datagrams) or a quarter of all datagrams may be too fast.
+        // 4 MiB (2,912 datagrams) may be too fast, or a quarter of all datagrams if that is more.
         assert!(sent(3_000, 2_900).is_ok() && sent(50_000, 12_500).is_ok());
         let error = sent(50_000, 12_501).unwrap_err();
         assert!(error.kind == ErrorKind::Verification && error.what.contains("12501 datagrams"));

@@ -27,8 +27,8 @@ pub(super) struct ServerHooks {
     questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
     /// Transfers that wait to learn whether the client is alive.
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
-    /// The start of the client's current silence. A question, and a time in which this end does not
-    /// read, restart it.
+    /// The start of the client's current silence. The silence restarts at each question to the
+    /// client, at each message from the client, and while this end does not read.
     silent_since: Cell<Instant>,
     /// Wakes the transfers that wait for the destination: these senders are dropped when this
     /// transfer ends.

@@ -60,7 +60,8 @@ impl Report {
     }
 
     /// The round of the DONE (the sender's message at the end of a round) that this report answers;
-    /// 0 if it answers none. In [`Resend`](super::Resend): the number of requests for the buffer.
+    /// 0 if it answers none. In [`Resend`](super::Resend): the number of requests for the buffer so
+    /// far.
     pub fn round(&self) -> u32 {
         self.round
     }
