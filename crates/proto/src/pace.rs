@@ -20,8 +20,8 @@ const SLOW_BURST: Span = Span::from_millis(1);
 /// Size limit of a burst that lasts longer than [`BURST`]: twice what Linux's TCP sends at most in
 /// a pacing step (64 KiB), because a driver on time sends half a burst.
 const MOST: Bytes = Bytes::new(2 * 65_536);
-/// Maximum number of datagrams in a burst: twice what Linux takes in one segmented send (GSO), so
-/// half a burst still fills one send.
+/// Maximum number of datagrams in a burst: twice the 44 datagrams of 1,472 bytes that fit into one
+/// segmented send (GSO, at most 64 KiB). So half a burst still fills one send.
 const MAX_BURST: u64 = 88;
 /// How much lateness the long bucket makes up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_bounded_by_time_and_by_count() {
+    fn bursts_are_bounded_by_time_bytes_and_count() {
         let burst = |mbps, bytes| Pacer::new(Rate::from_mbps(mbps), Bytes::new(bytes)).burst();
         assert_eq!((burst(10, 1_472), burst(120, 1_472), burst(300, 1_472)), (1, 10, 25));
         assert_eq!((burst(1_000, 1_472), burst(10_000, 1_472)), (84, MAX_BURST));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_burst_stays_and_the_mean_rate_with_it() {
+    fn a_change_of_rate_keeps_the_size_of_a_fixed_burst_and_gives_the_new_mean_rate() {
         let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
         pacer.fix_burst(25);
         pacer.set_rate(Time::ZERO, Rate::from_mbps(10));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_on_time_sends_half_a_burst_and_a_late_one_all_of_it() {
+    fn a_driver_on_time_sends_half_a_burst_and_a_late_driver_a_whole_burst_or_more() {
         // Less than half a burst never leaves, so the credit of 250 µs counts only if bursts are
         // shorter than 500 µs.
         for (mbps, on_time, most) in [(120, 5, 10), (1_000, 42, 84), (10_000, 44, 176)] {
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_polls_continuously_gets_no_partial_bursts() {
+    fn a_driver_that_polls_continuously_gets_at_least_half_a_burst_at_a_time() {
         for mbps in [100, 1_000, 8_000] {
             let mut pacer = Pacer::new(Rate::from_mbps(mbps), DATAGRAM);
             let half = (pacer.burst() / 2).max(1);

@@ -51,7 +51,7 @@ pub(crate) enum Order {
     Read(Whose),
     /// A method has ended: the number of its call, the number of this run, and the answer.
     Done(u64, u64, Answer),
-    /// The program has dropped its handles.
+    /// The program has dropped all its handles and calls.
     Released,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// Returns the items of a call for the program, and the [`Passing`] that feeds them.
+    /// Returns the program's end of a call's items, and the [`Passing`] that feeds it.
     pub(crate) fn new(
         whose: Whose,
         orders: mpsc::UnboundedSender<Order>,
@@ -148,7 +148,7 @@ impl Items {
 pub struct Rpc {
     orders: mpsc::UnboundedSender<Order>,
     tickets: Arc<AtomicU64>,
-    /// Ends the connection when the program drops its last handle.
+    /// Ends the connection when the program has dropped all its handles and calls.
     _held: Option<Arc<Held>>,
 }
 
@@ -188,8 +188,8 @@ impl Rpc {
     /// # Errors
     /// The error of the method, or a code that says why there is no valid answer. The method may
     /// have run if the answer is too long or malformed, or if the code is [`RpcCode::Deadline`],
-    /// [`RpcCode::Unknown`] or [`RpcCode::Lost`], or [`RpcCode::Denied`] because the connection
-    /// ended.
+    /// [`RpcCode::Unknown`] or [`RpcCode::Lost`]. With [`RpcCode::Denied`], the method may have run
+    /// only if the connection has ended.
     pub async fn call<A: RpcMessage>(
         &self,
         method: &str,

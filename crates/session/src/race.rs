@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_without_an_address_or_udp_is_not_tried() {
+    fn only_a_family_with_an_address_gets_a_udp_socket_and_only_if_udp_is_allowed() {
         let addresses = ["1.1.1.1:1".parse().expect("an address")];
         let why = |settings: &Settings, ipv6| endpoint(settings, ipv6, &addresses).err();
         let settings = Settings::default();

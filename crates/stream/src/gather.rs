@@ -111,8 +111,9 @@ pub(crate) struct Gathering {
     meter: Meter,
     out: Outlet<Gathered>,
     /// Whether the queue had room when the present delivery began. Frames that wait for an earlier
-    /// one become due together, and the reader is not too slow for them. So the queue may hold the
-    /// frames of one delivery, at most [`MEMORY`], in addition to the undelivered frames.
+    /// frame become due together, and such a burst does not show that the reader is too slow. So
+    /// the queue may hold the frames of one delivery, at most [`MEMORY`], in addition to the
+    /// undelivered frames.
     has_room: bool,
     /// Missing frames still to be reported, as in `Gap`.
     owed: Option<(u32, u32, u32)>,

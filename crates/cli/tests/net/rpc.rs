@@ -35,7 +35,7 @@ fn lied(lies: Vec<Said>) -> (RpcCode, String) {
 }
 
 #[test]
-fn calls_to_a_server_that_sends_false_messages_end() {
+fn a_call_ends_with_an_error_if_the_server_sends_false_messages() {
     let answer = |id, code| Said::Answer(Answer { id, code, ..Answer::default() });
     let item = |id| Said::Item(Item { id, body: Vec::new() });
     let call = |id| Said::Call(Call { id, method: "m".to_owned(), ..Call::default() });

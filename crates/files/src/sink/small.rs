@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_file_is_synced_unless_another_copy_has_taken_its_place() {
+    fn a_closed_file_is_synced_unless_another_copy_has_replaced_or_removed_it() {
         use crate::store::memory::{Disk, Faults};
         let disk = Disk::new(1);
         disk.obey_modes();

@@ -97,7 +97,7 @@ fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> 
 pub(super) enum Offload {
     /// TSO and USO.
     TcpAndUdp,
-    /// TSO only: the kernel splits UDP super-packets first.
+    /// TSO only: the kernel splits UDP super-packets before the device gets them.
     TcpOnly,
 }
 

@@ -82,7 +82,7 @@ fn highest_rate(run: impl Fn(u64) -> Result<Figures>) -> Result<Figures> {
             None => high = mbps,
         }
     }
-    best.ok_or("even the slowest rate lost datagrams".into())
+    best.ok_or("even the slowest rate lost 0.1 % of the datagrams or more".into())
 }
 
 fn run_once(arguments: &Arguments, dir: &Path, index: usize, mbps: u64) -> Result<Figures> {

@@ -30,7 +30,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 pub(crate) enum End {
     /// The session is lost; the copy can continue over a new session.
     Lost(String),
-    /// A side works, but cannot take the copy now; the copy can start over a new session later.
+    /// A side works, but cannot take the copy now; the copy can start later, in a new session.
     Busy(String),
     /// Datagrams do not pass, or no longer pass; the copy can continue over streams.
     NoDatagrams,
@@ -136,8 +136,8 @@ impl Wire {
         self.reader.expect_much();
     }
 
-    /// Returns the bounded queue for messages from datagrams; all of them also arrive over the
-    /// stream.
+    /// Returns the bounded queue for messages from datagrams. These messages also arrive over the
+    /// stream, so a full queue may drop them.
     pub(crate) fn inlet(&self) -> Sender<Message> {
         self.inlet_end.clone()
     }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_that_arrive_faster_than_answers_leave_share_one_answer() {
+    fn pings_that_arrive_before_an_answer_is_sent_share_this_answer() {
         run(async {
             let local = tokio::task::LocalSet::new();
             local

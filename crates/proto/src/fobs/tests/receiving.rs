@@ -70,7 +70,7 @@ fn an_acknowledgement_follows_a_fixed_number_of_new_blocks() {
 }
 
 #[test]
-fn too_few_blocks_for_an_acknowledgement_are_acknowledged_after_a_delay() {
+fn an_acknowledgement_follows_after_a_delay_if_too_few_blocks_arrive_to_trigger_it() {
     let mut inn = In::new(&Setup { settings: settings(100, 2), ..setup(20, 0) });
     inn.arrive(ms(0), 0..3);
     assert!(inn.acks(ms(0)).is_empty());
@@ -114,7 +114,7 @@ fn a_repeated_block_of_a_complete_segment_gets_a_report_with_nothing_missing() {
 }
 
 #[test]
-fn unchanged_cells_are_repeated_in_turn() {
+fn reports_of_unchanged_cells_are_repeated_in_turn() {
     // Ten cells (the units of reports) of 8,192 blocks. In each of the first eight cells, every
     // other block is lost.
     let mut inn = In::new(&Setup { settings: settings(1_000_000, 2), ..setup(81_920, 0) });
