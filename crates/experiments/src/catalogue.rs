@@ -57,8 +57,8 @@ pub(crate) fn papers() -> Vec<Paper> {
         ),
         paper(
             "Not in any paper",
-            "Comparisons of all protocols, checks of the simulator, and longhaul's own search for \
-             the rate.",
+            "Comparisons of all protocols, checks of the simulator, copies to several receivers, \
+             remembered rates, and longhaul's own search for the rate.",
             &own.concat(),
         ),
     ]

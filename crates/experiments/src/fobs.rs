@@ -27,10 +27,10 @@ const CARD: Rate = Rate::from_mbps(100);
 /// One-way delays: half the paper's round trips, "on the order of 26 milliseconds … a short haul
 /// network", "of 65 milliseconds … long haul".
 const PATHS: [(&str, &str); 2] = [("short haul", "13ms"), ("long haul", "32.5ms")];
-/// Bytes on the wire besides a datagram: 28 of IP and UDP, 38 of Ethernet.
+/// Bytes on the wire besides the UDP payload: 28 of IP and UDP, 38 of Ethernet.
 const AROUND: u32 = 66;
 
-/// UDP payload through a card of `rate`, in datagrams with `block` bytes of the object.
+/// Rate of UDP payload through a card of `rate`, if a datagram has `block` bytes of the object.
 fn ceiling(rate: Rate, block: u32) -> Rate {
     let payload = f64::from(block + OVERHEAD);
     rate.scale(payload / (payload + f64::from(AROUND)))
@@ -211,8 +211,8 @@ pub(crate) static FIG1: Experiment = Experiment {
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
               {most [* takes 1 ms, * for 1024]} % with one for 128 or more.\n\n\
-              A batch of two packets, as in the paper, gives the same share as longhaul's batches \
-              to the last digit. Over real sockets the share is lower than simulated at every \
+              A batch of two packets, as in the paper, gives the same share, to the last digit, as \
+              longhaul's batches. Over real sockets the share is lower than simulated at every \
               frequency: by {-most [* loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * \
               | from simulated] | 2} points without loss, and by {-most [* loss 0.1 %, * | from \
               simulated] | 2} to {-least [* loss 0.1 %, * | from simulated] | 2} points at a loss \
@@ -393,11 +393,12 @@ pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS and PSockets on a path with contention",
     source: of_paper!("section 6, Table 2"),
-    setup: "FOBS and PSockets send 40 MB over a path of 100 Mbit/s and a round trip of 65 ms, \
-            which a UDP flow shares. The UDP flow sends 48 Mbit/s and is on and off at random, for \
-            0.2 s each on average. The paper says only that there was contention; the UDP flow \
-            takes the quarter of the path that the paper's FOBS did not get. PSockets sends parts \
-            of the object over 1, 2, 4, 8, 16 or 32 TCP connections (NewReno, windows of 64 kB).",
+    setup: "In separate runs, FOBS and PSockets send 40 MB over a path of 100 Mbit/s and a round \
+            trip of 65 ms, which a UDP flow shares. The UDP flow sends 48 Mbit/s and is on and off \
+            at random, for 0.2 s each on average. The paper says only that there was contention; \
+            the UDP flow takes the quarter of the path that the paper's FOBS did not get. PSockets \
+            sends parts of the object over 1, 2, 4, 8, 16 or 32 TCP connections (NewReno, windows \
+            of 64 kB).",
     cases: || {
         let tcp = vary("fobs-table2").only(&["tcp", "others"]);
         let streams = STREAMS.map(|streams| {
@@ -442,7 +443,7 @@ pub(crate) static TABLE2: Experiment = Experiment {
               sequence. With the seeds 1 to 12 FOBS has 66 to 79 % in the simulator. The run over \
               real sockets has another sequence, and its difference from the simulated value is \
               within this spread.",
-    learned: "FOBS takes capacity from the other flow, at the price of waste: {FOBS | waste | 1} % \
+    learned: "FOBS takes capacity from the UDP flow, at the price of waste: {FOBS | waste | 1} % \
               of the object in the simulator. Parallel connections back off one by one, so up to \
               16 connections the share grows with their number; 32 connections compete with each \
               other and have {PSockets, 32 connections} %. FOBS has {FOBS} % in the simulator and \

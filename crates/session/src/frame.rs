@@ -82,8 +82,8 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
 
-/// Returns the error in a last frame of `peer`, if any. Local files of `peer` are remote files
-/// here, and the reverse.
+/// Returns the error in the last frame from `peer`, if it contains one. Local files of `peer` are
+/// remote files here, and the reverse.
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_received_goodbye_swaps_local_and_remote_files() {
+    fn a_received_goodbye_keeps_the_error_but_swaps_local_and_remote_files() {
         assert_eq!(decoded(None), None);
         let error = Error::new(Kind::LocalFile, "disk\x1b[2J full").advise("make room");
         let heard = decoded(Some(&error)).expect("an error");
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_goodbye_gives_an_error_without_control_characters_or_none(bytes: Vec<u8>) {
+        fn any_goodbye_gives_no_error_or_one_without_control_characters(bytes: Vec<u8>) {
             if let Some(error) = decode_goodbye(&bytes, PEER) {
                 prop_assert!(!error.what.contains(char::is_control));
             }

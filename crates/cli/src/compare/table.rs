@@ -96,7 +96,7 @@ mod tests {
     use longhaul_experiments::plot::Origin;
 
     #[test]
-    fn empty_columns_are_omitted_and_failures_and_the_congestion_control_reported() {
+    fn the_table_omits_empty_columns_and_shows_failures_and_the_congestion_control() {
         let runs = [example("rbudp", 1, Some(8)), example("rbudp", 2, None)];
         let named = ["rbudp", "tcp:1"].map(|name| Candidate::parse(name).unwrap());
         let setting = Setting {

@@ -195,7 +195,7 @@ impl Watch<'_> {
             }
             Event::Flows => Ok(0),
             Event::Signal(signal) => {
-                // A terminal sends SIGINT to the programs too; other signals arrive only here.
+                // A terminal sends SIGINT to the programs too; other signals may arrive only here.
                 if signal != SIGINT
                     && let (Some(pid), Some(signal)) = (decides, Signal::from_named_raw(signal))
                 {

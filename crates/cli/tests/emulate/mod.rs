@@ -119,7 +119,7 @@ fn runs_start_in_the_order_in_which_they_are_given() {
 }
 
 #[test]
-fn an_impossible_path_host_or_program_is_a_usage_error_with_the_reason() {
+fn an_impossible_path_or_host_or_program_is_a_usage_error_with_the_reason() {
     let wrong: [(&[&str], &str); 6] = [
         (&["--rate", "1G", "--queue", "100B", "--", "true"], "smaller than a packet"),
         (&["--queue", "1bdp", "--", "true"], "needs --rate"),

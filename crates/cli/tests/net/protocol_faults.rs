@@ -14,7 +14,7 @@ use super::wan::End;
 use super::{WAYS, Way, faults, flood, lying_reports};
 use crate::rig::{Child, IMPATIENT, Pair, bytes, need, remains, side_by_side, write};
 
-/// A freeze that is longer than every protocol's timeout for one message.
+/// A freeze that is longer than every protocol's first timeout for a message on this path.
 const AWHILE: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
 
@@ -98,7 +98,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         Way::Push => pair.copy(flags, "object", pair.at("copy")),
         Way::Pull => pair.copy(flags, pair.at("object"), "copy"),
     };
-    // At this rate a progress event comes at least 9 s before the end.
+    // At this rate the copy takes 12 s, so about 9 s are left after 2.5 MB.
     let flags = cell.flags(&["--rate=8M", "--segment=1Mi", "--retry-for=0s", IMPATIENT]);
     let mut copy = start(&pair, &flags);
     copy.progressed(2_500_000);
@@ -124,7 +124,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 
 #[test]
 fn a_slow_disk_costs_bounded_memory_and_no_datagram_is_lost_for_want_of_memory() {
-    // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10.5 MB/s.
+    // Each write of 1 MiB takes at least 100 ms, so the disk writes at most 10.5 MB/s.
     let slow = need!(faults::slow_disk(100));
     let content = bytes(36_000_000, 6);
     each(&cells(), |cell| {
@@ -155,7 +155,7 @@ fn forged_datagrams_at_sender_or_receiver_change_nothing_and_are_counted_at_the_
 }
 
 #[test]
-fn lying_reports_end_only_their_own_transfer() {
+fn false_reports_and_plans_end_only_their_own_transfer() {
     each(&cells(), |cell| {
         for way in WAYS {
             lying_reports::tell_lies(cell, way);

@@ -133,7 +133,7 @@ fn a_demo_that_is_too_small_is_refused() {
 }
 
 #[test]
-fn the_error_of_an_unknown_flag_or_subcommand_names_the_nearest() {
+fn an_unknown_or_missing_subcommand_or_flag_gets_a_suggestion_or_the_usage() {
     longhaul(&["cp", "--bwlimt=1M", "a", "h:b"]).is_refused(&["--bwlimit"]);
     longhaul(&["srve"]).is_refused(&["serve"]);
     longhaul(&[]).is_refused(&["Usage: longhaul"]);
@@ -141,7 +141,7 @@ fn the_error_of_an_unknown_flag_or_subcommand_names_the_nearest() {
 }
 
 #[test]
-fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
+fn flags_of_scp_rsync_and_rclone_are_refused_with_a_replacement_or_a_reason() {
     let cases = [
         ("--timeout=30", "--stall 30s"),
         ("--delete", "longhaul sync --delete"),
@@ -224,7 +224,7 @@ fn each_protocols_settings_are_only_on_their_own_page_and_in_the_manual() {
 }
 
 #[test]
-fn a_server_without_root_or_ids_is_refused() {
+fn a_server_needs_a_root_valid_ids_and_a_valid_address() {
     let (_folder, id) = identity();
     longhaul(&["serve", "--root", "."]).is_refused(&["--allow"]);
     let http = ["serve", "--root", ".", "--http", "127.0.0.1:0"];
@@ -259,7 +259,7 @@ fn impossible_server_settings_are_refused() {
 }
 
 #[test]
-fn a_configuration_folder_that_cannot_be_created_gets_advice() {
+fn a_configuration_folder_that_cannot_be_created_or_a_missing_allow_file_gets_advice() {
     let run = longhaul_in(std::path::Path::new("/proc/none/longhaul"), &["id"]);
     assert_eq!(run.status, 4, "{}", run.stderr);
     for said in ["cannot make the folder /proc/none/longhaul", "LONGHAUL_CONFIG_DIR"] {

@@ -197,7 +197,7 @@ fn only_the_changed_parts_of_a_source_are_sent_again() {
 }
 
 #[test]
-fn after_a_kill_before_the_comparison_no_old_journal_describes_new_content() {
+fn a_chunk_that_a_killed_copy_of_a_newer_version_overwrote_is_sent_again() {
     let ends = ends();
     let from = half(&ends, true);
     let mut new = content(LARGE * 2, 1);
@@ -330,7 +330,7 @@ fn a_corrupt_chunk_is_sent_again_although_the_journal_lists_it() {
 }
 
 #[test]
-fn untouched_partial_files_of_this_process_are_resumed() {
+fn the_written_chunks_of_a_dropped_copy_need_no_comparison() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE * 2, 1));

@@ -9,7 +9,7 @@ use crate::layout::{Block, Layout};
 /// By default a buffer is one of this many parts of the object, but at least [`LEAST`] blocks. A
 /// buffer is never larger than a segment.
 const PARTS: u64 = 8;
-/// Minimum number of blocks in a buffer by default, if the segment has that many.
+/// Minimum number of blocks in a buffer by default. The last buffer of a segment may have fewer.
 const LEAST: u64 = 64;
 
 /// Buffers of blocks: all of one size except the last of each segment.

@@ -1,4 +1,4 @@
-//! What a test of the rate has shown: shorter bursts, a higher rate, or a lower rate after a loss.
+//! Judges the three tests of the rate search: shorter bursts, a higher rate, a lower rate.
 
 use super::measure::Measure;
 use super::proven::Proven;
@@ -62,7 +62,7 @@ impl Trains {
         if measure.queued {
             self.drain_queue(measure);
         } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
-            // Less was sent and less arrived: the path loses that share at any rate.
+            // Less was sent and less arrived: the path loses the same share at any rate.
             self.seen = 0.0;
             self.learn(before);
             self.learn(measure);
