@@ -2,8 +2,8 @@
 //! and their fields.
 //!
 //! If a field has a unit, its name ends with the unit, such as `seconds` or `bps` (bits a second).
-//! The path of an entry (file, folder or link) that is not UTF-8 is shown with replacement
-//! characters; a second field whose name ends in `_hex` has all its bytes.
+//! If the path of an entry (file, folder or link) is not UTF-8, its field has replacement
+//! characters. A second field, whose name ends in `_hex`, then has all bytes of the path.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -269,7 +269,7 @@ pub(crate) fn refused(address: std::net::SocketAddr, error: &Error) -> String {
     line(&value)
 }
 
-/// An event of a server; `None` for one of a newer library.
+/// An event of a server; `None` for an event that only a newer library has.
 pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     let of = |name: &str, client: &ServedClient| {
         json!({
@@ -445,7 +445,7 @@ mod tests {
     use longhaul_proto::endpoint::Origin;
 
     #[test]
-    fn the_summary_has_every_promised_name() {
+    fn the_summary_is_one_line_with_all_names_of_the_list_in_this_test() {
         let text = summary(&example(), 0);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \

@@ -41,7 +41,7 @@ pub struct CaseFlow {
     pub lost: Count,
     /// Blocks in the object.
     pub blocks: Count,
-    /// Rounds of the segment that needed the most rounds.
+    /// The highest number of rounds that any segment of the object needed.
     pub rounds: Count,
     /// Samples of the time series.
     pub series: Vec<Sample>,
@@ -193,14 +193,14 @@ impl Outcomes {
         self.of(name, |outcome| number(outcome.first()))
     }
 
-    /// All cases except `name`.
+    /// All outcomes except the outcome of the case `name`.
     pub fn without(&self, name: &str) -> Outcomes {
         let mut others = self.clone();
         others.cases.remove(name);
         others
     }
 
-    /// Whether no case was run.
+    /// Whether there is no outcome.
     pub fn is_empty(&self) -> bool {
         self.cases.is_empty() && self.updates.is_empty()
     }

@@ -4,9 +4,11 @@
 //! - a TLS handshake or a request's header takes too long ([`HEAD`]), or a header is too long
 //!   ([`HEADER`], [`FIELDS`]);
 //! - the gateway waits too long for a client that neither receives nor sends ([`Serving::idle`]);
-//! - there are too many connections ([`MOST`], [`MOST_OF_ONE`]). A new connection closes the oldest
-//!   connection without a request, among those of the network that has the most connections. If
-//!   each of them has a request, the new connection is closed.
+//! - there are too many connections. A new connection beyond the limit of its network
+//!   ([`MOST_OF_ONE`]) closes the oldest idle connection of this network; idle means without a
+//!   request. A new connection beyond [`MOST`] closes the oldest idle connection of the network
+//!   that has the most connections, among the networks with an idle one. If there is no such
+//!   connection, the new connection is closed.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -48,8 +50,8 @@ use crate::traffic::Traffic;
 
 /// Maximum number of concurrent connections.
 const MOST: usize = 512;
-/// Maximum number of concurrent connections from one network other than loopback: one IPv4 address
-/// or one IPv6 /64.
+/// Maximum number of concurrent connections from one network (an IPv4 address or an IPv6 /64).
+/// Loopback does not have this limit.
 const MOST_OF_ONE: usize = 64;
 /// Timeout of a TLS handshake and of a request's header. The timeout also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);
@@ -308,7 +310,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Takes a place for each address. `is_busy` tells whether its connection has a request.
+    /// Takes a place for each address. If `is_busy`, each connection has a request.
     fn fill(
         places: &Rc<Places>,
         addresses: impl IntoIterator<Item = String>,
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_closes_the_oldest_idle_connection_of_the_network_with_the_most() {
+    fn a_newcomer_closes_the_oldest_idle_connection_and_never_one_with_a_request() {
         let places = Rc::<Places>::default();
         let busy = fill(&places, ["2001:db8:0:1::1".to_owned()], true);
         let address = |number: usize| format!("2001:db8:0:{:x}::1", 1 + number / MOST_OF_ONE);
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_has_a_request_until_the_client_has_room_for_the_end_of_the_reply() {
+    fn a_connection_is_busy_until_the_end_of_the_reply_fits_into_the_clients_buffer() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let (large, work) = (Arc::new(Large::default()), Arc::new(()));
         let is_idle = || Arc::strong_count(&work) == 1;

@@ -18,8 +18,8 @@ pub(crate) enum Client {
     User(String),
     /// The network of a request without a token, or with a token without a name.
     Network(Network),
-    /// One request without a token's name from this host, where a proxy may send the requests of
-    /// many clients.
+    /// One request from this host, without a token or with a token without a name. A proxy on this
+    /// host may send the requests of many clients.
     Request(u64),
 }
 

@@ -1,8 +1,7 @@
 //! Several streams over one byte stream, with the multiplexing protocol yamux.
 //!
-//! Each side first sends its hello, as on any byte stream, so both understand the reason for a
-//! refusal. The server answers an admitted client with an empty message; all later bytes belong to
-//! yamux.
+//! Each side first sends its hello, as on any byte stream. Then the server refuses the client with
+//! an error, or admits it with an empty message. All later bytes belong to yamux.
 
 use std::io;
 use std::pin::Pin;
@@ -135,7 +134,7 @@ async fn drive(
             orders.poll_recv(cx).map(Event::Ordered)
         });
         let done = match event.await {
-            // If nobody accepts the stream, its drop resets it.
+            // A full queue drops the stream; the drop resets it.
             Event::Came(Some(Ok(stream))) => {
                 let _ = came.try_send(Stream(stream));
                 continue;

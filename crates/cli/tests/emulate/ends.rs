@@ -44,7 +44,7 @@ const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 
 #[test]
 fn the_programs_of_a_killed_emulation_end() {
     let child = need!(started(&["--", "sh", "-c", STUBBORN]));
-    // This call returns only when the last process that holds the run's stdout has ended.
+    // This call returns only when the last process with the run's stdout open has ended.
     child.kill();
 }
 

@@ -193,7 +193,7 @@ fn a_server_does_not_start_with_a_log_file_that_cannot_be_written() {
 }
 
 #[test]
-fn a_log_file_has_a_line_for_each_probe() {
+fn a_log_file_has_a_line_for_each_request_of_a_probe() {
     let scratch = tempfile::tempdir().expect("there is room");
     let log = scratch.path().join("log");
     let mut pair = logged(scratch.path(), &log, &["--json"]);
@@ -202,7 +202,7 @@ fn a_log_file_has_a_line_for_each_probe() {
     pair.client.run(["probe", "--json", &id, &server]).summary();
     pair.server.child().signal(Signal::TERM);
     pair.server.into_child().end().is(0, &[]);
-    // A probe asks twice: for UDP, and for TCP.
+    // A probe sends two requests: for UDP, and for TCP.
     let ends = lines(&log);
     assert_eq!(ends.len(), 2, "{ends:?}");
     for line in ends {

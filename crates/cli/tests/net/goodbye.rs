@@ -67,7 +67,7 @@ fn mount_closes_its_session_at_an_unmount_and_at_a_signal() {
 }
 
 #[test]
-fn a_client_waits_longer_before_each_new_request_to_a_server_that_shuts_down() {
+fn clients_send_few_requests_to_a_server_that_shuts_down() {
     let mut pair = Pair::of_services("channel=rw,stream=rw");
     let clients = ["channel", "stream", "channel"]
         .map(|service| Child::spawn(&mut pair.of_name([service, "receive"], "room", &["--json"])));

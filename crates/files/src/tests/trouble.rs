@@ -77,7 +77,7 @@ fn content_that_was_sent_as_zeros_is_sent_again_even_if_the_time_is_the_same() {
 }
 
 #[test]
-fn a_small_file_that_fails_does_not_take_its_neighbours_along() {
+fn a_small_file_that_fails_does_not_fail_the_files_that_share_its_chunks() {
     let ends = ends();
     for name in ["a", "b", "c"] {
         write(ends.from.join(name), &content(700_000, 1));
@@ -96,7 +96,7 @@ fn a_small_file_that_fails_does_not_take_its_neighbours_along() {
 }
 
 #[test]
-fn a_failed_entry_returns_its_chunks_which_need_not_be_sent() {
+fn fail_entry_returns_the_chunks_that_need_not_be_sent() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     write(ends.from.join("b"), &content(LARGE, 1));
@@ -177,7 +177,7 @@ fn an_entry_whose_place_is_occupied_fails_alone() {
 }
 
 #[test]
-fn one_of_many_small_files_that_cannot_be_created_fails_alone() {
+fn if_one_of_many_small_files_cannot_be_created_only_that_file_fails() {
     let ends = ends();
     for n in 0..400 {
         write(ends.from.join(format!("f{}/{n}", n / 150)), &content(100 + n, n));
@@ -236,7 +236,7 @@ fn a_copy_waits_for_a_file_that_another_copy_has_locked() {
 }
 
 #[test]
-fn the_watch_learns_of_each_step_and_can_cancel_the_work() {
+fn the_watch_counts_each_chunk_that_is_read_and_can_cancel_the_work() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));
@@ -293,7 +293,7 @@ fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command
 }
 
 #[test]
-fn two_lists_of_files_into_one_folder_at_once_never_mix_a_file() {
+fn two_concurrent_copies_of_several_files_into_one_folder_never_mix_a_file() {
     let ends = ends();
     let (big, small) = (ends.from.join("big"), ends.from.join("small"));
     write(&big, &content(LARGE, 1));
@@ -444,7 +444,7 @@ impl Drop for Tiny {
 }
 
 #[test]
-fn a_full_disk_is_noticed_before_the_start_and_when_it_happens() {
+fn a_full_disk_is_detected_before_the_start_and_during_the_copy() {
     let tiny = need!(Tiny::mount(12 << 20));
     let ends = ends();
     let (from, to) = (ends.from.join("file"), tiny.0.path());
@@ -472,7 +472,7 @@ fn a_full_disk_is_noticed_before_the_start_and_when_it_happens() {
 }
 
 #[test]
-fn an_equal_file_that_another_copy_is_about_to_write_is_no_failure() {
+fn an_equal_file_is_skipped_even_if_another_copy_has_locked_it() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));

@@ -6,7 +6,7 @@ use longhaul_proto::layout::Block;
 pub(super) use crate::link::UDP_IP;
 use crate::tcp;
 
-/// One end of an agent: a copy, a TCP connection or a stream of UDP.
+/// One end of an agent (a copy, a TCP connection or a stream of UDP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Sender,

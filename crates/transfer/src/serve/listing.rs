@@ -21,12 +21,12 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Service, Session, allow};
 use longhaul_files::{DiskPermits, Place};
 
-/// Maximum number of folders that are read at the same time. Other listings wait. One client gets
-/// at most half of them.
+/// Maximum number of folders that are read at the same time; for one client at most half of this
+/// number. Other listings wait.
 const READING: usize = 16;
 /// Maximum number of messages that wait for the stream.
 const WAITING: usize = 2;
-/// Maximum interval of messages to the client: names found so far, or a sign of life.
+/// Maximum interval between messages to the client: names found so far, or a sign of life.
 const SIGN: Duration = Duration::from_millis(500);
 /// Approximate bytes of a name's attributes in a message.
 const ATTRIBUTES: usize = 40;

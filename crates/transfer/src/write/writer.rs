@@ -2,7 +2,8 @@
 //! digests, and opens the destination when the manifest is known. Then it passes each chunk with
 //! its expected digest to the destination.
 //!
-//! The receiver limits the data that wait for this thread, so a slow disk only slows the sender.
+//! The receiver limits the data that wait for this thread. So a slow disk slows the sender, but
+//! does not fill the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -341,7 +342,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Does pending work at the destination. The writer ends once the destination has reported all
+    /// Does pending work at the destination. The writer ends when the destination has reported all
     /// results.
     fn settle(&mut self) -> Result<(), Error> {
         self.missing_digests.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(outcome.lost, 0);
         assert!(outcome.delay(0.5) < Span::from_millis(51));
         // A lost segment takes 175 ms: 125 ms (5/4 of a round trip) until it counts as lost, and 50
-        // ms again.
+        // ms for its retransmission.
         let late = outcome.delays.last().copied().unwrap_or_default();
         assert!(late >= Span::from_millis(170), "{late}");
         let on_time = outcome.within(Span::from_millis(60));
@@ -189,7 +189,8 @@ mod tests {
         assert!(follows.lost <= 4, "{}", follows.lost);
         assert!(follows.delays.iter().all(|delay| *delay <= RTT));
         assert!(coded.bytes > plain.bytes * 3 / 2 - plain.bytes / 10);
-        // The path takes 50 ms, and a repair leaves at most 20 ms after its group's first update.
+        // The path takes 50 ms, and a repair leaves at most 20 ms (`datagrams::WAIT`) after its
+        // group's first update.
         assert!(coded.delays.last().is_some_and(|last| *last < Span::from_millis(71)));
     }
 }

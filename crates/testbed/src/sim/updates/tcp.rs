@@ -59,7 +59,7 @@ struct Tcp<'a> {
     /// Losses of segments that were sent before this time do not halve the window.
     recovered: Time,
     expected: u64,
-    /// Later segments that have arrived already.
+    /// The updates of segments that arrived out of order, by segment.
     early: BTreeMap<u64, Vec<u32>>,
 }
 
