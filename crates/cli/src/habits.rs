@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn other_mistakes_still_suggest_the_nearest_name() {
+    fn a_typing_error_in_a_flag_with_a_value_suggests_the_nearest_flag() {
         let words = ["longhaul", "cp", "--bwlimt=1M", "a", "h:b"];
         let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
         assert!(explain(error, "cp").to_string().contains("--bwlimit"));

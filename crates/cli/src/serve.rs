@@ -86,7 +86,7 @@ pub(crate) struct ServeArgs {
     /// Limit of received data in memory, for all transfers together: blocks of incomplete chunks,
     /// chunks that wait for the disk, and lists of files. Each receiving transfer reserves at least
     /// 32Mi. If less is free, a transfer waits up to 10 s, then its client retries. One id can
-    /// have about half of these reservations
+    /// have about half of all reservations
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Offer a tree of small values that clients share (`longhaul share`), and store it in FILE,
@@ -186,7 +186,7 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
+    // SIGHUP is caught before the list is read, so that a SIGHUP after a change of the list is not
     // lost.
     let held = signals::hold_reload()?;
     let list = first_clients(args)?;

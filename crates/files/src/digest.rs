@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_the_root_of_its_file_in_any_order_of_chunks() {
+    fn the_root_of_a_stream_is_its_blake3_hash_in_any_order_of_chunks() {
         for len in [CHUNK + 1, 2 * CHUNK, 3 * CHUNK, 4 * CHUNK, 7 * CHUNK + 5, 8 * CHUNK] {
             let content: Vec<u8> = (0..len).map(|at| (at * 7 / 5) as u8).collect();
             let values: Vec<Digest> = content
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_outside_of_the_file_is_no_part_of_it() {
+    fn a_chunk_outside_of_the_file_is_ignored() {
         let mut builder = RootBuilder::new(2 * CHUNK);
         builder.give(2, [2; 32]);
         builder.give(0, [0; 32]);

@@ -54,7 +54,7 @@ mod tests {
     use crate::store::memory::Disk;
 
     #[test]
-    fn a_folder_is_found_by_its_path_wherever_the_walk_was_before() {
+    fn a_folder_is_found_by_its_path_whichever_folder_was_found_before() {
         let disk = Disk::new(1);
         let root = disk.root();
         for path in [&["a", "b"][..], &["ab", "c"]] {
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(found(names("a")), ["b"]);
         assert_eq!(found(names("")), ["a", "ab"]);
         assert!(names("a/c").is_err() && names("a/b/ab").is_err());
-        assert_eq!(found(names("a/b")), ["ab"], "an error leaves all as it was");
+        assert_eq!(found(names("a/b")), ["ab"], "an error does not affect later paths");
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// A body and a mark of the connection's work, which ends with the body.
+/// A body, and a mark that the connection is busy until the body is dropped.
 pub(crate) struct WorkBody {
     pub(crate) body: Body,
     pub(crate) _work: Arc<()>,

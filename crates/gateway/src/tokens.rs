@@ -86,7 +86,7 @@ pub fn read_private(path: &Path) -> Result<String, Error> {
 /// Parses a list of tokens. Errors use `name` for the list, and never contain a token.
 ///
 /// # Errors
-/// The number of the first wrong line.
+/// A line is wrong; the error has the number of the first such line.
 pub fn parse(text: &str, name: &str) -> Result<Vec<Token>, Error> {
     let mut tokens: Vec<Token> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_wrong_line_has_its_number_and_no_token() {
+    fn the_error_of_a_wrong_line_has_the_lines_number_and_no_token() {
         for (line, why) in [
             ("short ro", "16 ASCII characters"),
             (A, "two words"),

@@ -66,7 +66,7 @@ pub struct Status {
 pub struct Board {
     shared: Shared,
     tally: Arc<Mutex<Tally>>,
-    /// Whether the server has answered, and the withheld frames.
+    /// Whether the server has answered on this connection, and the number of withheld frames.
     line: Arc<watch::Sender<(bool, u64)>>,
 }
 

@@ -24,19 +24,19 @@ pub(super) struct Measured {
     pub(super) counts: Option<Counts>,
     /// `None` for a simulated run.
     pub(super) cpu: Option<Cpu>,
-    /// Only if the comparison measures it.
+    /// `None` if the comparison runs no copy beside a TCP flow.
     pub(super) beside_tcp: Option<Shares>,
     /// Rates of arrival: seconds since the start, Mbit/s.
     pub(super) rates: Vec<(f64, f64)>,
 }
 
-/// For the kernel's TCP only repeated data are known.
+/// The kernel's TCP gives only `waste` and `retransmitted`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Repeated blocks as a share of the object's blocks. For TCP: repeated segments as a share of
-    /// the segments sent for the first time.
+    /// Repeated blocks and coded symbols as a share of the object's blocks. For TCP: repeated
+    /// segments as a share of the segments sent for the first time.
     pub(super) waste: f64,
-    /// Blocks sent again; for TCP, segments.
+    /// Blocks sent again, and coded symbols; for TCP, segments sent again.
     pub(super) retransmitted: f64,
     /// Sent datagrams that did not arrive.
     pub(super) path_lost: Option<f64>,
@@ -168,12 +168,12 @@ pub(super) mod tests {
             beside_tcp: Some(Shares { copy: Rate::from_mbps(mbps), tcp: Rate::from_mbps(1) }),
             rates: vec![(0.1, mbps as f64), (0.2, mbps as f64)],
         });
-        let candidate = Candidate::parse(name).expect("it is one");
+        let candidate = Candidate::parse(name).expect("the name of a candidate");
         Run { candidate, turn, seed: Some(u64::from(turn)), end }
     }
 
     #[test]
-    fn a_standing_has_the_median_and_the_range_of_finished_runs() {
+    fn a_standing_has_the_median_and_the_range_of_successful_runs() {
         // Mbit/s; the median is the mean of 20 and 30.
         let goodputs = [Some(90), None, Some(10), Some(20), Some(30)];
         let runs: Vec<Run> = goodputs.iter().map(|mbps| example("rbudp", 1, *mbps)).collect();
@@ -189,7 +189,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn equal_rates_are_a_share_of_half() {
+    fn the_share_of_tcp_is_half_at_equal_rates_and_0_if_nothing_arrived() {
         let shares = |copy, tcp| Shares { copy: Rate::from_bps(copy), tcp: Rate::from_bps(tcp) };
         assert_eq!(shares(5, 5).of_tcp(), 0.5);
         assert_eq!(shares(0, 0).of_tcp(), 0.0);

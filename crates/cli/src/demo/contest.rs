@@ -45,7 +45,7 @@ struct Lap {
     invalid: Option<String>,
 }
 
-/// A command of this binary on an emulated host.
+/// An emulated host that runs commands of this binary.
 struct OnHost<'e>(&'e Emulation, &'static str);
 
 impl Stage for OnHost<'_> {
@@ -126,7 +126,7 @@ fn by_longhaul(
     bars: &Bars,
     cancel: &CancelHandle,
 ) -> Result<Lap, Error> {
-    let failed = |error: io::Error| local("cannot make the file of the race", &error);
+    let failed = |error: io::Error| local("cannot write or compare the files of the race", &error);
     let (file, served) = (place.join("object"), place.join("over-there"));
     random_file(&file).and_then(|()| fs::create_dir(&served)).map_err(failed)?;
     let (client, there) = (place.join("client"), OnHost(&track, "b"));

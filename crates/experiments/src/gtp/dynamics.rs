@@ -242,9 +242,9 @@ pub(super) static FIG9: Experiment = Experiment {
               not report: flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow \
               1] / [* 200 Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not \
               report: flow 1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, \
-              because the receiver repeatedly requests a little more from flow 2. Over real \
-              sockets flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated \
-              values.",
+              because the receiver repeatedly requests a little more from flow 2 than flow \
+              2 can send. Over real sockets flow 1 and flow 2 are within {off [* | from \
+              simulated]} % of the simulated values.",
     set: Set::Full,
 };
 

@@ -73,8 +73,8 @@ pub(super) static TABLE2: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper says that the bottleneck is \"the disk IO and the synchronization between \
               network interface and disk\". The model leaves the synchronization out: a complete \
-              chunk goes to the disk while the network continues. The paper gives no sizes, and \
-              no round trips for this table.",
+              chunk goes to the disk while the network continues. The paper gives no file sizes, \
+              and no round trips for this table.",
     learned: "Where the disk writes 500 or 550 Mbit/s, longhaul's goodput is {[SARA to StarLight] \
               / 5} to {[StarLight to StarLight] / 5 | 1} % of that rate, {SARA to StarLight | \
               difference} to {Canarie to StarLight | difference} % more than the paper, whose \

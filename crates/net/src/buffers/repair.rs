@@ -1,5 +1,5 @@
 //! The coded symbols (redundant blocks, forward error correction) of an unfinished chunk, and the
-//! repair of the chunk by them.
+//! repair of the chunk with them.
 
 use longhaul_proto::fec::{Decoder, Shape};
 

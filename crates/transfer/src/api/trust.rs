@@ -70,8 +70,8 @@ impl Trust {
     /// on the tokio runtime in which the transfer was started; without such a runtime it runs on
     /// its own thread.
     ///
-    /// Without [`Trust::known_servers`] an accepted server is remembered for the lifetime of the
-    /// client.
+    /// An accepted server is remembered for the lifetime of the client. To store it in a file, call
+    /// [`Trust::or_ask`] on [`Trust::known_servers`] instead.
     pub fn ask<F, D>(decide: F) -> Trust
     where
         F: Fn(NewServer) -> D + Send + Sync + 'static,

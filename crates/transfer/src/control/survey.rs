@@ -1,6 +1,6 @@
 //! The survey. Before a client takes chunks of an object from one of several sources, it checks
-//! that the source has the same object as most of the others: it asks the source for its chunk
-//! values (a BLAKE3 hash of each chunk).
+//! that the source has the same object as the majority of the sources: it asks the source for its
+//! chunk values (a BLAKE3 hash of each chunk).
 
 use super::FilterWire;
 
@@ -36,7 +36,7 @@ pub struct Surveyed {
     pub done: bool,
     /// In an empty piece: a progress count (names examined plus chunks read). The work of other
     /// surveys counts while this survey waits to start; afterwards its own work counts. A server
-    /// whose number does not grow is waiting for its disk or for slow clients.
+    /// whose count does not grow is waiting for its disk or for slow clients.
     #[prost(uint64, tag = "4")]
     pub looked: u64,
 }

@@ -1,5 +1,5 @@
-//! The client's hooks pass progress and events to its observer, and end a cancelled copy. The plan
-//! says which bytes the destination has already; an entry is a file, folder or link.
+//! The client's hooks pass progress and events to its observer, and end a cancelled or stalled
+//! copy. The plan says which bytes the destination has already; an entry is a file, folder or link.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ pub(super) struct State {
     path: PathWatch,
     /// Bytes that existed at the destination according to the copy's first plan.
     pub(super) resumed: Option<u64>,
-    /// Bytes that were reported as existing when this attempt's plan arrived.
+    /// Existing bytes that were reported to the observer when this attempt's plan arrived.
     found: u64,
     /// Number of files that the copy's first plan skipped.
     pub(super) skipped: u64,
@@ -158,7 +158,8 @@ impl ClientHooks {
         if self.sends { (mine, theirs) } else { (theirs, mine) }
     }
 
-    /// Returns the time from the start to the first data datagram, or chunk over a stream.
+    /// Returns the time from the start to the first data datagram, or to the first chunk of a copy
+    /// over streams.
     fn setup(&self, started: Instant) -> Option<Span> {
         let ago = clock::now().since(Time::from_nanos(self.board.first_datagram()?));
         Some(Span::from_nanos(started.elapsed().as_nanos() as u64).saturating_sub(ago))
@@ -422,11 +423,11 @@ mod tests {
 
     fn long_ago() -> Instant {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
-        long_ago.expect("Linux counts its clock from before the boot")
+        long_ago.expect("on Linux an Instant can be before the boot")
     }
 
     #[test]
-    fn a_far_side_without_progress_before_the_plan_or_at_the_end_is_a_stall() {
+    fn no_progress_of_the_other_side_before_the_plan_or_after_the_last_byte_is_a_stall() {
         let hooks = |planned| {
             let hooks = hooks_of(true);
             hooks.state.borrow_mut().planned = planned;
@@ -461,7 +462,7 @@ mod tests {
         let looked = |looked| hooks.board.set_theirs(&Status { looked, ..Status::default() });
         assert!(!stalled(&|| looked(1)), "the other end looks at its files");
         assert!(!stalled(&|| looked(2)));
-        assert!(stalled(&|| looked(2)), "its disk hangs");
+        assert!(stalled(&|| looked(2)), "the disk of the other end hangs");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Services with a right to names below a prefix: the shared tree, streams, channels and remote
-//! procedure calls.
+//! Services whose clients have a right to names below a prefix: the shared tree, streams, channels
+//! and remote procedure calls.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub(super) trait Below: 'static {
 
     fn client(session: &Session, ask: &Self::Ask) -> ServedClient;
 
-    /// Answers a stream of a client with `right`, and ends the session.
+    /// Answers a client that has sent `ask` and has `right`, and then closes the session.
     async fn answer(
         &self,
         server: &Server,

@@ -8,7 +8,8 @@
 //! - [`epoch`]: the keys. Each sender has its own number, flow and key, so no two senders use the
 //!   same nonce with a key. A subscriber has the keys of all flows. A new epoch (new keys) begins
 //!   after a member has left, and when the sender numbers are used up.
-//! - [`author`]: proves to the server who sent a message, because every subscriber has all keys.
+//! - [`author`]: proves to the server who sent a message. The keys of the epoch cannot prove this,
+//!   because every subscriber has all of them.
 //! - [`voice`] sends to a group, and [`ears`] receives from it.
 //! - At the server: [`bridge`] connects room and group, `host` answers members. At members:
 //!   `listen` receives, `speak` sends.
