@@ -25,7 +25,7 @@ use crate::terms::{Phase, keys, micros, phase, written};
 
 /// Interval of reports to the server.
 const REPORT: Duration = Duration::from_secs(1);
-/// Limit on requests for lost symbols that wait for the connection.
+/// Maximum number of requests for lost symbols that are not yet sent to the server.
 const REQUESTS: usize = 64;
 /// A stream fails if the server has forwarded frames for this long and no datagram has arrived.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);

@@ -53,7 +53,8 @@ pub(super) struct Counts {
 pub(super) struct Cpu {
     /// CPU time of this process.
     pub(super) here: f64,
-    /// CPU time of the other host's threads that receive and write, if the host reports it.
+    /// CPU time of the other host's threads that receive and write. `None` for TCP, or if the host
+    /// does not report it.
     pub(super) there: Option<f64>,
 }
 
