@@ -27,7 +27,7 @@ const ABOUT: &str = "\
 Measure the path to a server: round trips, MTU, throughput and loss at rising rates
 
 Needs a longhaul serve that allows this host's id, or a host that ssh reaches. Measures both \
-directions, by default by UDP and TCP; --udp, --app and --tcp choose others. Rates are bits a \
+directions: UDP and TCP by default, or only what --udp, --app and --tcp name. Rates are bits a \
 second of UDP payload, as in cp --rate; each measurement sends for --time. Without --rate the \
 rates rise until the path is full. A probe takes at most 600 s. If one measurement fails, the \
 others still run, and the exit status reports the failure: 3 if UDP is blocked.";
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_the_highest_rate_of_each_direction() {
+    fn the_summary_has_the_highest_rate_of_each_kind_and_direction() {
         let all = [
             measured(Way::Udp, true, 10),
             measured(Way::Udp, true, 30),

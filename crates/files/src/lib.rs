@@ -1,5 +1,5 @@
-//! Files and trees: read at the source, verified and written under their final names. This crate
-//! uses no sockets, sessions or protocols.
+//! Files and trees: read at the source; verified, written and given their final names at the
+//! destination. This crate uses no sockets, sessions or protocols.
 //!
 //! In reading order:
 //! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: the layout of its
@@ -99,7 +99,7 @@ mod failure_tests {
     use super::*;
 
     #[test]
-    fn a_failure_takes_the_memory_of_its_texts_and_is_shown_as_text() {
+    fn the_memory_of_a_failure_includes_its_texts_and_its_path_is_shown_as_utf8() {
         let path = b"a\xffb".to_vec();
         let failure = Failure { path, reason: "no rights".to_owned(), ..Failure::default() };
         assert_eq!(failure.bytes(), size_of::<Failure>() as u64 + 3 + 9);
@@ -107,7 +107,7 @@ mod failure_tests {
     }
 
     #[test]
-    fn a_chunk_is_a_mebibyte_and_a_large_file_has_eight() {
+    fn a_chunk_is_a_mebibyte_and_a_large_file_has_at_least_eight() {
         assert_eq!((CHUNK, LARGE), (1_048_576, 8_388_608));
     }
 }

@@ -18,7 +18,7 @@ use crate::handle::{Items, Order, Rpc, RpcMessage, decode, encode};
 type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
 type Method = Arc<dyn Fn(&[u8], RpcCall) -> Running + Send + Sync>;
 
-/// The methods that a client or server offers. Clones have the same methods.
+/// The methods that a client or server offers. A clone starts with the same methods.
 #[derive(Clone, Default)]
 pub struct Methods {
     table: BTreeMap<Key, Method>,

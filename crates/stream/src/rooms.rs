@@ -46,7 +46,7 @@ pub(crate) struct Live {
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
     pub(crate) requests: mpsc::Sender<Again>,
-    /// Ends this sender's stream for a newer sender.
+    /// Ends the stream of this sender when a newer sender replaces this sender.
     pub(crate) replaced: oneshot::Sender<()>,
 }
 
@@ -97,7 +97,7 @@ impl Member {
         self.requests.clear();
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
-        // Cannot fail: the relay's thread ends after the stream's sender.
+        // Cannot fail: the relay's thread runs until `live.relay` is dropped.
         let _ =
             live.relay.send(Work::Add(number, Outlet { place, data, withheld: VecDeque::new() }));
     }
@@ -138,7 +138,7 @@ pub(crate) struct Rooms {
 }
 
 fn full(what: &str) -> Error {
-    Error::new(Kind::Unreachable, format!("the server has no room for another {what}"))
+    Error::new(Kind::Unreachable, format!("the server's limit allows no further {what}"))
         .advise("try again later")
 }
 
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn one_id_sends_a_quarter_of_the_streams_and_four_ids_send_all() {
+    fn one_id_may_send_a_quarter_of_all_streams_and_four_ids_may_send_all() {
         let (rooms, ids) = (Rooms::default(), [1, 2, 3, 4, 5].map(|id| PeerId([id; 32])));
         let name = |number: usize| Key::new(&format!("x/{number}")).expect("a key");
         let refused = |number, peer| {
@@ -411,14 +411,14 @@ mod tests {
                 assert_eq!(refused(number, peer), "", "a takeover");
             }
         }
-        assert!(refused(SENDERS, ids[4]).contains("no room for another stream"));
+        assert!(refused(SENDERS, ids[4]).contains("allows no further stream"));
         rooms.remove_sender(&name(0), 1);
         assert_eq!([refused(SENDERS, ids[4]), refused(SENDERS, ids[0])], ["", ""]);
         assert!(refused(SENDERS, ids[1]).contains("this id has 16 streams"));
     }
 
     #[test]
-    fn a_receiver_may_request_recent_frames_and_each_a_few_times() {
+    fn a_receiver_may_request_only_recent_frames_and_each_a_limited_number_of_times() {
         let mut requests = BTreeMap::new();
         let mut may = |frame, next| may_request(&mut requests, frame, next);
         assert!(!may(0, 0) && !may(10, 10) && !may(u32::MAX, 10));

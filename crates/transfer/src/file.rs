@@ -422,8 +422,8 @@ fn wrong() -> Error {
 
 fn differs(shown: &str, at: u64) -> Error {
     let what = format!(
-        "{shown}: the 1 MiB at byte {at} differ from the server's first read, although the file \
-         has the same times"
+        "{shown}: the bytes of the chunk at byte {at} differ from the server's first read, \
+         although the file has the same times"
     );
     Error::new(ErrorKind::Verification, what)
         .advise("check the server's disk; `touch` the file to accept its new content")
@@ -462,7 +462,7 @@ mod tests {
         let (_jobs, mut wanted) = mpsc::channel(1);
         tokio::select! {
             biased;
-            _ = writer.close(reader, Some(why)) => panic!("the client has said nothing"),
+            _ = writer.close(reader, Some(why)) => panic!("close waits for the client"),
             // The server has written its reason, and closes both directions.
             () = std::future::ready(()) => {}
         }
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn early_ranges_end_with_the_file_once_its_size_is_known() {
+    fn early_ranges_are_cut_at_the_end_of_the_file_when_its_size_arrives() {
         let mut reading = reading(&[5..9, 0..u64::MAX, 7 * CHUNK..8 * CHUNK]);
         let ranges = reading.request(None);
         // The second range is requested by whole chunks, until no further chunk fits into the

@@ -23,8 +23,8 @@ pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
 }
 
 /// A path ends with a zero byte if `zeros` is set, otherwise with a line end. With `ends_empty`,
-/// which needs `zeros`, an empty path ends the list on standard input, because standard input stays
-/// open.
+/// which needs `zeros`, an empty path ends the list on standard input, because with
+/// `--watch-stdin` standard input stays open after the list.
 pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());

@@ -75,7 +75,7 @@ fn a_client_refuses_unrequested_files_before_creating_anything() {
 }
 
 #[test]
-fn a_client_accepts_requested_files_from_the_same_server() {
+fn a_client_accepts_the_files_that_it_requested() {
     let pair = Pair::new();
     for (asked, shape, entries) in [
         (&["report.pdf"][..], Shape::File, &["report.pdf"][..]),

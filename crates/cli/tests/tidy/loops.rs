@@ -105,13 +105,13 @@ fn loops(imports: &Imports) -> BTreeSet<Vec<String>> {
 }
 
 #[test]
-fn modules_import_each_other_in_no_loop() {
+fn no_modules_of_a_crate_import_each_other_in_a_loop() {
     let crates = imports();
     assert!(crates.contains_key("proto") && crates.contains_key("transfer"));
     let loops = crates.iter().flat_map(|(name, imports)| {
         loops(imports).into_iter().map(move |modules| format!("{name}: {}", modules.join(" ")))
     });
-    none(loops.collect(), "modules import each other");
+    none(loops.collect(), "modules of a crate must not import each other in a loop");
 }
 
 /// The levels of the modules of `transfer`. Its other modules have level 0.
@@ -145,7 +145,7 @@ fn upward(imports: &Imports, level: impl Fn(&str) -> u8) -> Vec<String> {
 }
 
 #[test]
-fn modules_of_transfer_import_only_those_below_them() {
+fn modules_of_transfer_import_only_modules_below_them() {
     let crates = imports();
     let transfer = &crates["transfer"];
     for (module, _) in TRANSFER {

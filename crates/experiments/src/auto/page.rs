@@ -328,9 +328,9 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        back beside flows that keep a queue for 12 s (harm to four connections \
                        before: 2.91 and 2.79). A short queue becomes empty after each loss of \
                        CUBIC, just as BBR empties queues, so with a short queue the window still \
-                       grows back. Jain's index of two copies with the shadow window is 0.92 to \
-                       0.97 on average in each half; three of the six values reach the aim of \
-                       0.95.\n\n\
+                       grows back. The means of Jain's index of two copies with the shadow window \
+                       are 0.92 to 0.97 (three starts of the second copy, two halves); three of \
+                       the six means reach the aim of 0.95.\n\n\
                        Since 2026-11-28 an outage does not change the rate. Before, it counted as \
                        an overload, and the worst cell with a hole had 88 % (trains 83 %) instead \
                        of 97 %.\n\n\
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_more_flows_takes_more_of_the_path_and_a_low_one_leaves_it_to_cubic() {
+    fn a_higher_share_takes_more_of_the_path_and_a_low_share_leaves_the_path_to_cubic() {
         let queue = Queue::Products(1.0);
         let shares = ["low", "equal", "4"].map(|share| beside_cubic(share, queue));
         let [(low, _), (equal, _), (four, _)] = shares;

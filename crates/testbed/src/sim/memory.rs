@@ -79,7 +79,7 @@ mod tests {
     const MEBI: fn(u64) -> Bytes = Bytes::mebi;
 
     #[test]
-    fn a_copy_alone_gets_all_memory_and_a_second_gets_only_what_the_first_frees() {
+    fn a_copy_alone_gets_all_memory_and_a_second_has_its_minimum_until_the_first_frees_some() {
         let mut memory = Memory::new(MEBI(512));
         memory.enter(1);
         assert_eq!(memory.room(1, Bytes::ZERO), MEBI(512));

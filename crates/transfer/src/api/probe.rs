@@ -75,7 +75,7 @@ stream! {
 /// loss in both directions. By default it measures UDP at rates that rise until the path is full,
 /// and one TCP connection, for 1 s each.
 #[derive(Clone, Debug)]
-#[must_use = "a probe runs once it is started"]
+#[must_use = "a probe does nothing before it is started"]
 pub struct ProbeRequest {
     client: Client,
     options: Result<ProbeOptions, Error>,

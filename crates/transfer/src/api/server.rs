@@ -98,7 +98,7 @@ stream! {
 
 /// Builds a [`Server`].
 #[derive(Debug)]
-#[must_use = "a server runs once it is started"]
+#[must_use = "a server does nothing before it is started"]
 pub struct ServerBuilder {
     pub(super) options: ServeOptions,
     pub(super) error: Option<Error>,
@@ -161,8 +161,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the memory for the incomplete data and lists of files of all transfers, and for the
-    /// messages in rooms, all together. By default 512 MiB.
+    /// Limits the memory that all transfers (incomplete data, lists of files) and the messages in
+    /// rooms use together. By default 512 MiB.
     pub fn memory(mut self, memory: Bytes) -> ServerBuilder {
         self.options.memory = memory;
         self

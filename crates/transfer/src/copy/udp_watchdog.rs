@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_counts_only_while_this_process_runs_and_after_the_other_ends_first_message() {
+    fn silence_counts_only_after_the_first_sign_of_life_and_while_this_process_runs() {
         let mut silence = Silence::new();
         let mute = Sign { lived: Time::ZERO, received: 9 };
         for _ in 0..3 {

@@ -60,7 +60,7 @@ impl Checksum {
         Ok(self.was_right)
     }
 
-    /// Returns whether this run found the published digest to be right.
+    /// Returns whether this run has compared the file with a published digest, and they matched.
     pub(super) fn was_right(&self) -> bool {
         self.was_right
     }
