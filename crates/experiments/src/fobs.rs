@@ -393,8 +393,8 @@ pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS and PSockets on a path with contention",
     source: of_paper!("section 6, Table 2"),
-    setup: "In separate runs, FOBS and PSockets send 40 MB over a path of 100 Mbit/s and a round \
-            trip of 65 ms, which a UDP flow shares. The UDP flow sends 48 Mbit/s and is on and off \
+    setup: "In separate runs, FOBS and PSockets send 40 MB over a path of 100 Mbit/s with a round \
+            trip of 65 ms, shared with a UDP flow. The UDP flow sends 48 Mbit/s and is on and off \
             at random, for 0.2 s each on average. The paper says only that there was contention; \
             the UDP flow takes the quarter of the path that the paper's FOBS did not get. PSockets \
             sends parts of the object over 1, 2, 4, 8, 16 or 32 TCP connections (NewReno, windows \

@@ -1,7 +1,7 @@
 //! Creates, replaces, renames and removes single files and folders below a root. Each change is
-//! atomic for readers, with two exceptions: the removal of a folder with content, and a replacement
-//! of or by a folder. A name that is reserved for partial files is refused with `PermissionDenied`,
-//! a path without a name with `InvalidInput`.
+//! atomic for readers, with two exceptions: the removal of a folder with content, and the
+//! replacement of a folder or by a folder. A name that is reserved for partial files is refused
+//! with `PermissionDenied`, a path without a name with `InvalidInput`.
 
 use std::io;
 use std::path::Path;
@@ -76,7 +76,8 @@ impl NewFile {
     ///
     /// # Errors
     /// `AlreadyExists` if the name exists and `replaces` is false; the error of `judge`, or the
-    /// system's error. An existing file is unchanged, unless only the sync of the folder failed.
+    /// system's error. An existing file stays unchanged, except after a failed sync of the
+    /// folder: the new file has replaced it.
     pub fn finish_if<T>(
         mut self,
         replaces: bool,
@@ -206,15 +207,15 @@ impl From<io::Error> for ReplaceError {
 }
 
 /// Renames `from` to `to` below the same root, replacing a file, or a folder and its content.
-/// If the replaced content cannot be removed, the move still succeeds and returns that content.
+/// If the replaced content cannot be removed, the call still succeeds and returns its hidden name.
 ///
 /// # Errors
-/// The system's error. Everything at `to` is unchanged, unless the error says that the content is
-/// replaced, or has a hidden name for the earlier content.
+/// The system's error. Everything at `to` is unchanged, unless the error's `is_replaced` is true or
+/// its `hidden` names the earlier content.
 pub fn replace(from: &Place, to: &Place) -> Result<Option<Remains>, ReplaceError> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) cannot replace a file by a folder, a folder by a file, or a folder that has
-    // content. So the old content gets a temporary name first. Nothing is lost if `from` is in the
+    // content. So the old content gets a hidden name first. Nothing is lost if `from` is in the
     // old content, or if the rename fails for another reason.
     let is_folder = |place: &Place| io::Result::Ok(look(place)?.kind == NameKind::Folder);
     if !is_folder(from)? && folder.look(&name)?.kind != NameKind::Folder {
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_leaves_the_root_or_touches_a_reserved_name() {
+    fn no_change_reaches_outside_the_root_or_touches_a_reserved_name() {
         let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(outside.path().join("kept"), "k").unwrap();
         let top = top.path();
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_whose_sync_failed_is_no_unchanged_file() {
+    fn an_error_of_a_replacement_says_whether_the_file_is_replaced() {
         use crate::store::memory::{Disk, Faults};
         let top = tempfile::tempdir().unwrap();
         fs::write(top.path().join("old"), "old").unwrap();

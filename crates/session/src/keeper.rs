@@ -42,9 +42,9 @@ pub(super) struct Keeper {
 }
 
 struct SendWindow {
-    /// The limit while no stream sends the content of files.
+    /// The limit while `bulk` is 0.
     usual: u64,
-    /// Streams that send the content of files.
+    /// Number of streams that send much data: files, or messages of a channel.
     bulk: usize,
 }
 
@@ -99,8 +99,8 @@ impl Keeper {
         self.change_window(|window| window.usual = MUCH.into());
     }
 
-    /// Counts a stream that sends files. While there is one, [`BULK`] unacknowledged bytes are
-    /// allowed.
+    /// Counts a stream that sends files or messages of a channel. While there is such a stream,
+    /// [`BULK`] unacknowledged bytes are allowed.
     pub(super) fn begin_bulk(&self) {
         self.change_window(|window| window.bulk += 1);
     }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flight_of_an_earlier_transfer_reaches_the_window() {
+    fn resume_passes_the_earlier_bytes_in_flight_to_the_congestion_window() {
         run(async {
             let (near, _far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
             near.resume(6_250_000);

@@ -114,10 +114,10 @@ impl FrameWriter {
 
     /// Sends a goodbye with the error `why`, if any, and ends this direction. Waits up to 3 s for
     /// the earlier writes, and up to 3 s for the delivery. Over TCP and ssh the call reads `reader`
-    /// to the other side's end, because they do not report the delivery.
+    /// until the other side ends, because TCP and ssh do not report the delivery.
     ///
     /// # Errors
-    /// The session is lost, or a wait is over. Over TCP and ssh the end of the wait for the
+    /// The session is lost, or a wait times out. Over TCP and ssh, a timeout of the wait for the
     /// delivery is no error.
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
@@ -149,8 +149,9 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // After its goodbye the other side needs no more data. A bulk stream waits nevertheless: a
-        // server limits the number of bulk streams, and counts this one until the call returns.
+        // After its goodbye the other side needs no more data. A bulk stream waits nevertheless:
+        // its undelivered data use memory, and a server counts the stream towards its limit of bulk
+        // streams only until this function returns.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn queued_messages_count_until_the_carrier_has_taken_them() {
+    fn queued_counts_the_bytes_that_the_carrier_has_not_yet_taken() {
         let (out, _far) = tokio::io::duplex(3);
         let mut writer = writer(Vec::new(), None);
         writer.out = Box::new(out);

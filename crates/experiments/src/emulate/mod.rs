@@ -129,8 +129,8 @@ impl Emulator {
         outcomes
     }
 
-    /// Runs state updates at the same time, each on a separate path; otherwise like
-    /// [`Emulator::run`].
+    /// Runs several series of state updates at the same time, each series on a separate path.
+    /// Reports each series to `report`; a failed series has no outcome.
     pub fn updates(
         &self,
         side_by_side: &[(String, UpdatesRun)],

@@ -12,7 +12,7 @@ use crate::{Failure, Kind};
 /// only.
 const WHOLE_PATHS: usize = 4096;
 
-/// Maximum bytes of the reasons from the source that are stored.
+/// Maximum total bytes of stored reasons from the source.
 const REASON_BYTES: usize = 1 << 20;
 
 impl Sink {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn needless_chunks_are_reported_once_in_runs() {
+    fn each_needless_chunk_is_reported_once_and_neighbours_form_one_range() {
         let top = tempfile::tempdir().unwrap();
         let mut sink = sink(top.path());
         assert_eq!((sink.missing(), sink.missing_chunks()), (vec![0..9], 9));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_counted_once_and_only_with_its_content() {
+    fn a_chunk_is_counted_once_and_only_if_its_content_matches() {
         let top = tempfile::tempdir().unwrap();
         let mut sink = sink(top.path());
         let value = crate::digest::packed_value(&[3; 5]);

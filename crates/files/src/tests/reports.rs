@@ -1,4 +1,5 @@
-//! The reports of a source and a sink about their entries, and whether the reports match the disk.
+//! Tests of the reports of sources and sinks about entries, of manifests' contents, and of new
+//! names on the disk after a copy.
 
 use super::*;
 use crate::store::buffers::Store;
@@ -29,7 +30,7 @@ fn a_named_entry_is_reported_once_and_only_on_request() {
 }
 
 #[test]
-fn the_content_of_a_list_is_the_same_for_equal_trees_and_for_no_others() {
+fn equal_trees_have_equal_manifest_contents_and_a_change_makes_them_differ() {
     let ends = ends();
     for folder in [&ends.from, &ends.to] {
         write(folder.join("a"), b"a");
@@ -64,7 +65,7 @@ fn a_path_of_4097_bytes_fails_alone_with_the_reason() {
         folder.make_folder(name.as_bytes(), 0o755).unwrap();
         folder = folder.open_folder(name.as_bytes()).unwrap();
     }
-    // Each of the 15 names follows a slash, so 254 bytes are left after the last slash.
+    // `t`, 15 names of 255 bytes and 16 slashes take 3,842 bytes: 254 of the 4,096 bytes are left.
     for len in [254, 255] {
         drop(folder.create(&vec![b'n'; len], 0o600).unwrap());
     }
@@ -85,7 +86,7 @@ fn a_new_name_is_on_the_disk_at_the_end_of_a_copy() {
 }
 
 #[test]
-fn a_folder_that_a_copy_has_made_is_on_the_disk_at_its_end() {
+fn a_new_folder_is_on_the_disk_at_the_end_of_a_copy() {
     let (from, to) = (Disk::new(1), Disk::new(2));
     from.root().make_folder(b"t", 0o755).unwrap();
     let copy = Copy::open(recursive(stored(&from, "t")), &stored(&to, ""), &SinkOptions::default());

@@ -1,8 +1,8 @@
 //! Sessions that start with the user's own ssh, which starts `longhaul` on the remote side.
 //!
 //! The two ends exchange ids and addresses through ssh. Then the client connects directly, over
-//! QUIC or TCP, to the id that came through ssh. If that fails, both ends switch the ssh channel
-//! itself to TLS.
+//! QUIC or TCP, and accepts only the id that came through ssh. If the direct connection fails, both
+//! ends switch the ssh channel itself to TLS.
 
 mod far;
 mod lines;

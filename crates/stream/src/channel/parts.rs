@@ -12,7 +12,7 @@ use super::stamp;
 /// Maximum content of a part in bytes. A part fits into a frame of the control stream.
 const PART: usize = 512 << 10;
 
-/// Returns the parts of a message; the subscriber continues at `next` after it.
+/// Returns the parts of a message. A subscriber that connects again continues at position `next`.
 pub(super) fn cut(message: &Message, next: u64) -> impl Iterator<Item = Part> + '_ {
     let all = &message.bytes[..];
     let count = all.len().div_ceil(PART).max(1);

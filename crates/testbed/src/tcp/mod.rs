@@ -9,9 +9,9 @@
 //! - slow start and congestion avoidance (RFC 5681), an initial window of 10 (RFC 6928), a window
 //!   that grows only while it is the limit (RFC 7661), restart after idleness (RFC 5681, 4.1);
 //! - selective acknowledgements (RFC 2018), with losses and flight size as in RFC 6675. A lost
-//!   repair is detected by segments sent after it (RFC 8985, section 6.2), and the loss of the last
-//!   segments by a probe (section 7). Proportional rate reduction (RFC 6937) limits sending during
-//!   recovery;
+//!   retransmission is detected by segments sent after it (RFC 8985, section 6.2), and the loss of
+//!   the last segments by a probe (section 7). Proportional rate reduction (RFC 6937) limits
+//!   sending during recovery;
 //! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as in Linux, each a [`Congestion`].
 //!   Windows are whole segments. After a loss the new window is a share of the old window, not of
 //!   the flight size;

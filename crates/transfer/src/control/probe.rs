@@ -87,7 +87,7 @@ pub struct ProbeCount {
     /// Genuine datagrams received.
     #[prost(uint64, tag = "2")]
     pub received: u64,
-    /// Bytes of UDP payload received; for a stream, the content received after the first message.
+    /// Bytes of UDP payload received; for a stream, bytes of content after the first `ChunkPiece`.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     /// Bits a second from the first arrival to the last, without the bytes of the first arrival. If
