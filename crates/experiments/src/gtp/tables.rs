@@ -268,9 +268,9 @@ pub(super) static TABLE5: Experiment = Experiment {
             paper's rules have `gtp-variant = paper`; the other rows of GTP have longhaul's \
             changes ([gtp](../docs/protocols/gtp.md)). The second table is for slower hosts and a \
             lossy router, with two values derived from the paper's results. Each host sends at \
-            most 614 Mbit/s, because the paper's first RBUDP flow received 445 Mbit/s and lost \
-            27.5 %. The router itself loses 2.8 % of the packets, the mean of GTP's losses in the \
-            paper; it loses 20 packets in a row on average (Gilbert's model).",
+            most 614 Mbit/s, because the paper's first RBUDP flow received 445 Mbit/s after a \
+            loss of 27.5 %. The router itself loses 2.8 % of the packets, the mean of GTP's losses \
+            in the paper; it loses 20 packets in a row on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
         let clumped = contenders.map(|(name, flow)| {

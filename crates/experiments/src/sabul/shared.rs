@@ -92,7 +92,7 @@ fn tcp_share(outcome: &CaseOutcome) -> f64 {
 
 pub(super) static FIG4: Experiment = Experiment {
     id: "sabul-fig4",
-    title: "SABUL's friendliness to TCP over capacity and round-trip time",
+    title: "SABUL's friendliness to TCP at several capacities and round-trip times",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 4",
     setup: "A TCP flow (NewReno with selective acknowledgements, window of one bandwidth-delay \

@@ -6,9 +6,9 @@
 //! completed, and for flow ids that such an address announced.
 //!
 //! An address can be forged. So all unannounced flows together get at most half of the memory, and
-//! those of one network at most the memory of two flows. Dropped datagrams with data are no losses
-//! of the path, so they are counted for their flow, if the flow was announced or has kept a
-//! datagram.
+//! the unannounced flows of one network at most the memory of two flows. Dropped datagrams with
+//! data are no losses of the path, so they are counted for their flow, if the flow was announced or
+//! has kept a datagram.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -128,7 +128,7 @@ impl EarlyDatagrams {
             self.expire_by(now + EXPECT);
         }
         let Some(held) = self.flows.get_mut(&flow).filter(|held| !held.announced) else { return };
-        // From now on the flow takes no network's share.
+        // An announced flow does not count against its network's share.
         held.announced = true;
         let (cost, holds) = (held.cost(), held.holds());
         self.unshare(address, cost, holds);
@@ -256,7 +256,8 @@ impl EarlyDatagrams {
         dropped
     }
 
-    /// Drops a flow's datagrams but keeps the count; returns the number of dropped datagrams.
+    /// Drops a flow's datagrams, but keeps the flow and its `data_drops`; returns the number of
+    /// dropped datagrams.
     fn let_fall(&mut self, flow: FlowId) -> u64 {
         let Some(held) = self.flows.get_mut(&flow) else { return 0 };
         let (from, cost, announced) = (held.from, held.cost(), held.announced);
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_opens_few_flows_without_announcement() {
+    fn one_address_can_open_at_most_four_flows_without_announcement() {
         let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         let held = (0..100).filter(|n| offer(&mut hold, START, *n, 1, 100) == EarlyVerdict::Held);

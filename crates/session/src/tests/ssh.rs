@@ -14,8 +14,8 @@ use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 /// `any`.
 const REMOTE_SIDE: &str = "LONGHAUL_TEST_REMOTE_SIDE";
 
-/// Not a test: the scripts below run it as `longhaul serve --ssh`. The harness's output is like a
-/// login banner.
+/// Not a test: the scripts below run it as `longhaul serve --ssh`. The test harness prints lines
+/// before the protocol's first line, like a login banner.
 #[test]
 fn remote_side_of_a_copy_over_ssh() {
     if let Ok(ports) = std::env::var(REMOTE_SIDE) {
@@ -39,7 +39,7 @@ async fn remote_side(ports: &str) {
         }
         let _ = session.close(None).await;
     }
-    // Shows the test that the remote side ends by itself.
+    // Tells the test that the remote side has ended by itself.
     if let Ok(path) = std::env::var("LONGHAUL_TEST_ENDED") {
         let _ = std::fs::write(path, "ended");
     }
@@ -182,7 +182,7 @@ fn the_remote_side_offers_the_address_that_ssh_has_reached() {
 }
 
 #[test]
-fn a_message_that_is_no_switch_does_not_start_a_session_through_ssh() {
+fn only_a_switch_message_starts_a_session_through_ssh() {
     run(async {
         let host = Host::new(None, "");
         let mut far = tokio::process::Command::new(&host.remote_path)
@@ -216,7 +216,7 @@ fn ssh_starts_the_remote_side_and_the_session_is_direct() {
 }
 
 #[test]
-fn a_client_waits_if_it_connects_before_ssh_has_announced_its_id() {
+fn a_client_that_connects_before_ssh_delivers_its_id_waits_and_is_admitted() {
     run(async {
         let late = "[ \"$LATE\" ] || { { sleep 1; exec cat; } | LATE=1 \"$0\" \"$@\"; exit; }";
         let host = Host::new(Some(LOOPBACKS[0]), late);
@@ -242,7 +242,7 @@ fn the_remote_side_opens_ports_of_the_given_range() {
 }
 
 #[test]
-fn ssh_carries_the_session_if_nothing_else_passes_and_names_the_ports_to_open() {
+fn ssh_carries_the_session_if_nothing_else_connects_and_advice_names_the_ports() {
     run(async {
         let host = Host::new(None, "");
         let ports = Some((47_340, 47_360));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_route_of_least_delay_is_found_and_of_equal_ones_the_one_with_fewest_links() {
+    fn the_computed_route_has_the_least_delay_and_then_the_fewest_links() {
         let links = vec![
             link(0, 3, 5),  // index 0
             link(3, 1, 5),  // index 1
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_equal_routes_the_first_written_is_taken() {
+    fn of_two_equal_routes_the_one_whose_links_are_listed_first_is_used() {
         for first in [3, 4] {
             let second = 7 - first;
             let links =
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_route_is_kept() {
+    fn a_route_that_the_scenario_sets_overrides_the_computed_one() {
         let links = vec![link(0, 1, 1), link(0, 3, 9), link(3, 4, 9), link(4, 1, 9)];
         let route = Route { from: 0, to: 1, via: vec![3, 4] };
         let with_route = network(links.clone(), vec![route]);

@@ -285,8 +285,9 @@ impl CopyAgent {
         Some((link.backlog(fabric.now), link.spec().rate?))
     }
 
-    /// When this program may send more: as soon as at most `sending.buffer` bytes of its own wait
-    /// for the card. So programs take turns.
+    /// When this program may send more: when at most `sending.buffer` bytes remain in the card's
+    /// queue up to the end of the program's last datagram. Datagrams that other programs queued
+    /// later do not count, so programs take turns.
     fn socket_free(&self, fabric: &Fabric) -> Time {
         let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| self.sending.buffer / rate);
         Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)

@@ -10,10 +10,10 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::random::Random;
 
-/// The longest wait of a copy: a control stream retransmits after at most 4 s, and a sender pauses
-/// after 3 s without a message.
+/// The longest wait that is no protocol timer: a control stream retransmits after at most 4 s, and
+/// a sender pauses after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// Each protocol's timer, if it is no setting.
+/// Protocol timers that are not settings.
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
@@ -27,7 +27,7 @@ const OWN: [(&str, Span); 8] = [
 /// Settings that are protocol timers.
 const SET: [&str; 3] = ["sync-interval", "ack-interval", "report-interval"];
 
-/// A scenario, its time limit, and its longest stall.
+/// A scenario, its time limit, and the limit of its longest stall.
 pub(crate) struct Case {
     pub(crate) text: String,
     pub(crate) most: Span,
@@ -47,7 +47,8 @@ struct Path {
     slows: u64,
 }
 
-/// The copies' hosts, and the faulty links on the way.
+/// Pairs of hosts that may exchange data, and the maximum number of faulty links between
+/// the hosts of a pair.
 struct Network {
     pairs: Vec<(String, String)>,
     hops: u32,
@@ -98,8 +99,8 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     // A queue of one BDP, or 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // A lost repair waits a second time. At 10 % loss a sender's datagrams may also be seconds
-    // apart.
+    // At 10 % loss a repair may be lost too, and then the copy waits a second time. A sender's
+    // datagrams may also be seconds apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;

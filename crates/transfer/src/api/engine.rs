@@ -1,4 +1,4 @@
-//! The engine: threads that run transfers and other calls, apart from the async runtime of the
+//! The engine: threads that run transfers and other calls outside the async runtime of the
 //! embedding program.
 
 use std::fmt;

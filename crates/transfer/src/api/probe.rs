@@ -185,8 +185,9 @@ impl Probe {
     ///
     /// # Errors
     /// The server cannot be reached or does not allow a probe, the requested UDP rates would take
-    /// longer than 600 s, or the probe was cancelled. A failed measurement is a
-    /// [`ProbeEvent::Missing`], not an error; so is the end of a running probe at 600 s.
+    /// longer than 600 s, or the probe was cancelled. A failed measurement is not an error
+    /// but a [`ProbeEvent::Missing`]. A running probe that reaches 600 s ends with a
+    /// [`ProbeEvent::Missing`] too.
     pub async fn finish(&mut self) -> Result<(), Error> {
         self.0.finish().await
     }

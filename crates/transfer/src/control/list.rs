@@ -91,7 +91,7 @@ impl ListedName {
         let is_single = !name.iter().any(|byte| matches!(byte, b'/' | 0));
         let is_target = target.len() <= MAX_PATH && !target.contains(&0);
         if !is_name || !is_single || !is_target || mode > 0o7777 || nanos >= 1_000_000_000 {
-            return Err(Error::new(ErrorKind::Unfinished, "the server listed an invalid name"));
+            return Err(Error::new(ErrorKind::Unfinished, "the server listed an invalid entry"));
         }
         let kind = match kind {
             0 => NameKind::File,
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_lead_elsewhere_or_are_invalid_are_refused() {
+    fn a_listed_name_that_is_a_path_or_has_impossible_attributes_is_refused() {
         let name = |name: &[u8]| ListedName { name: name.to_vec(), ..ListedName::default() };
         assert_eq!(name(b"plain\xff").check().map(|named| named.kind), Ok(NameKind::File));
         for bad in [&b""[..], b".", b"..", b"a/b", b"/", b"../x", b"nul\0"] {

@@ -86,7 +86,7 @@ pub(super) fn source(folder: &TempDir) -> Source {
 }
 
 #[test]
-fn questions_about_missing_data_are_answered_with_no_or_refused() {
+fn a_malformed_comparison_is_refused_and_a_missing_chunk_compares_as_different() {
     let folder = tempfile::tempdir().unwrap();
     let mut payloads = Payloads::new(source(&folder)).unwrap();
     let mut ask = |entry, chunks: &[u64], values: usize| {
@@ -351,7 +351,7 @@ fn a_source_that_sends_a_chunk_wrong_in_each_pass_is_asked_again_four_times() {
 }
 
 #[test]
-fn a_source_that_keeps_sending_a_wrong_chunk_within_a_pass_is_dropped() {
+fn a_source_that_keeps_sending_a_wrong_chunk_within_a_pass_ends_the_transfer() {
     let mut writing = Writing::new();
     (0..100).for_each(|_| writing.send_wrong());
     let (asked, error) = writing.asked_again_until_failed(|_| ());
@@ -467,7 +467,7 @@ fn done() -> impl Strategy<Value = Control> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
-    fn a_sender_outlives_any_pulse_or_done(
+    fn no_false_pulse_or_done_finishes_a_sender_or_raises_it_above_a_fixed_rate(
         lies in prop::collection::vec(prop_oneof![pulse(), done()], 1..40), fixed: bool,
     ) {
         for row in registry::all() {
@@ -490,7 +490,9 @@ proptest! {
     }
 
     #[test]
-    fn a_receiver_outlives_any_done(lies in prop::collection::vec(done(), 1..40)) {
+    fn no_false_done_finishes_a_receiver_or_causes_endless_messages(
+        lies in prop::collection::vec(done(), 1..40),
+    ) {
         for row in registry::all() {
             let mut core = (row.receiver)();
             let mut now = Time::from_nanos(1);
