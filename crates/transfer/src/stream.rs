@@ -18,7 +18,7 @@ use crate::reach::{self, Reached, SizeSearch};
 use crate::reactor;
 use crate::session::{self, random_u64};
 
-/// Connects to a server, again after each lost connection.
+/// Connects to a server, and connects again after each lost connection.
 pub(crate) struct Connector {
     pub(crate) options: HostOptions,
     pub(crate) observer: Arc<dyn Observer>,
@@ -32,7 +32,7 @@ impl Connector {
             reach::open_rooms(&self.options, &*self.observer, SizeSearch::DuringHandshake).await?;
         let Reached { session, data: port, contact, datagram } = reached;
         if session.carrier == "ssh" {
-            let what = "streams and channels cannot go through ssh's own channel";
+            let what = "streams and channels cannot go through the ssh connection";
             let error = Error::new(ErrorKind::Unreachable, what);
             let ports = CallOption::Ports;
             let advice = "open two ports in the remote host's firewall, and give them as";

@@ -3,7 +3,8 @@
 //! only an honest value here.
 //!
 //! After each lie the honest end either answers a ping, or ends the session with a reason. The
-//! tests exempt lies that begin no transfer, and lies in a probe or in a survey.
+//! tests exempt a first message that attaches a stream, and messages that begin a probe or a survey
+//! or belong to one.
 
 mod to_client;
 mod to_server;
@@ -179,8 +180,8 @@ fn fixed(tag: u32, value: impl ToString, wire_type: u64, bytes: &[u8]) -> (Strin
     (value.to_string(), [&key(tag, wire_type)[..], bytes].concat())
 }
 
-/// Returns the message without its field `tag`, and the bytes of the field's first value. A varint
-/// counts as no bytes.
+/// Returns the message without its field `tag`, and the bytes of the field's first value (no bytes
+/// if the value is a varint).
 fn without(encoded: &[u8], tag: u32) -> (Vec<u8>, Option<Vec<u8>>) {
     let (mut rest, mut kept, mut own) = (encoded, Vec::new(), None);
     while !rest.is_empty() {
@@ -304,7 +305,7 @@ fn honest(name: &str) -> Message {
         "Wait" => Message::Wait(Wait { over: false }),
         "Heard" => Message::Heard(Heard {}),
         "Card" => Message::Card(Card { bps: 1_000_000_000 }),
-        other => panic!("a new message {other} needs an honest value here: its lies start from it"),
+        other => panic!("add an honest value of the new message {other}, to derive its lies from"),
     }
 }
 
@@ -314,7 +315,7 @@ fn control_lies() -> Vec<Lie> {
     for variant in control.fields("Message") {
         let frame = Frame::from(honest(&variant.name)).encode_to_vec();
         let (rest, own) = without(&frame, variant.tag);
-        assert!(rest.is_empty(), "an honest {} has another tag than the page", variant.name);
+        assert!(rest.is_empty(), "the tag of {} differs from the page", variant.name);
         let own = own.expect("a frame holds its message");
         let mut all = control.lies(variant.kind.trim_matches('`'), &own);
         all.push(("honest".to_owned(), own));

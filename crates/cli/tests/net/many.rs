@@ -175,12 +175,12 @@ fn a_source_that_fails_does_not_stop_the_others_and_is_named() {
     let failed = texts(&ended, "source-failed", "source");
     assert!(failed.len() == 1 && failed[0].contains("missing"), "{ended}");
     assert_eq!(star.row(&ended.last(), 1)["state"], "failed", "{ended}");
-    // If all sources fail, the status is that of their error.
+    // If all sources fail, the exit status is that of the first error.
     star.start(&[], &[(0, "none"), (1, "missing")], ".").end().is(5, &["none", "missing"]);
 }
 
 #[test]
-fn two_sources_with_one_name_are_refused_and_a_clash_in_a_folder_is_reported() {
+fn two_sources_with_the_same_name_are_refused_and_a_clash_in_a_folder_is_reported() {
     let star = Star::new(2);
     for (root, seed) in star.roots.iter().zip([1, 2]) {
         write(&root.join("x"), &bytes(100, seed));
@@ -239,7 +239,7 @@ fn a_frozen_replica_loses_its_chunks_and_joins_again_when_it_continues() {
     let ended = copy.end();
     let summary = ended.summary();
     assert_eq!(summary["verified"], true, "{ended}");
-    // The other replica stays frozen.
+    // Replica 1 stays frozen.
     let state = star.row(&summary, 1)["state"].clone();
     assert!(state == "silent" || state == "retrying", "{ended}");
     assert_eq!(summary["failed_sources"], 1, "{ended}");
@@ -277,7 +277,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
     let rates: Vec<Option<f64>> = rates.collect();
     // Few progress events mean that the disk hung; low rates mean that the machine is busy.
     let is_idle = rates.len() >= 5 && rates.iter().all(|rate| *rate >= Some(100e6));
-    let busy = "this machine is too busy for 60 Mbit/s from each: all sources are slow";
+    let busy = "this machine is too busy for 60 Mbit/s from each source: all sources are slow";
     need!(skip::unless(is_idle, busy));
     let warnings = texts(&ended, "warning", "text");
     let address = &star.servers[0].address;
@@ -309,7 +309,7 @@ fn the_other_replica_delivers_the_chunks_of_a_cut_path() {
 }
 
 #[test]
-fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
+fn a_replica_that_differs_from_two_others_is_left_out_and_a_tie_of_two_is_refused() {
     let content = bytes(5_000_000, 7);
     let star = Star::of_replicas(3, &content);
     let other = File::options().write(true).open(star.roots[1].join("x")).expect("it is ours");

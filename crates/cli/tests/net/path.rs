@@ -28,7 +28,7 @@ pub(super) struct Wan {
     pub(super) there: PathBuf,
     pub(super) content: Vec<u8>,
     address: &'static str,
-    /// The client's rights, as in the list of allowed clients after the id.
+    /// The client's rights, in the form that follows the id in `--allow`.
     rights: &'static str,
     _scratch: TempDir,
 }

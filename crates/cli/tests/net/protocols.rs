@@ -80,7 +80,7 @@ fn the_settings_of_a_protocol_reach_the_sender_or_receiver_that_uses_them() {
     // One datagram of about 1,500 bytes every millisecond is 12 Mbit/s.
     let delays =
         ["--datagram=1500", "--first-delay=1ms", "--shortest-delay=1ms", "--longest-delay=1ms"];
-    // `receive-rate` is a setting of the receiver.
+    // The delays are settings of the sender, `receive-rate` of the receiver.
     for way in WAYS {
         let (rate, ended) = copy(way, "one", &[&["--protocol=sabul-ornl"], &delays[..]].concat());
         assert!((11.5..=12.5).contains(&rate), "{way:?} at {rate} Mbit/s: {ended}");

@@ -18,7 +18,7 @@ const DEPTH: u32 = 3;
 const FRAMING: u32 = 38;
 
 /// Returns the speed of the interface `name` on the wire, from the files in `folder`. `None` if
-/// `name` is no card and not made of cards, if its speed is not plausible, or if its number is not
+/// the interface is no card ([`is_card`]), if its speed is not plausible, or if its number is not
 /// `index`: then `folder` shows another network namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_made_of_cards_only_counts_as_a_card() {
+    fn a_device_made_only_of_cards_counts_as_a_card_unless_it_is_a_bridge() {
         let folder = interfaces(&[
             ("eth0", 1, "10000", &["device"]),
             ("eth1", 2, "10000", &["device"]),

@@ -243,7 +243,7 @@ fn frames_are_delivered_in_order_and_no_later_than_their_own_deadline() {
 }
 
 #[test]
-fn a_complete_frame_waits_for_an_absent_frame_until_its_own_deadline() {
+fn a_complete_frame_waits_until_its_own_deadline_for_an_absent_earlier_frame() {
     let mut receiver = receiver();
     for index in 0..2 {
         receiver.on_symbol(at(70), &symbol(1, index, 20));
@@ -308,7 +308,7 @@ fn the_memory_limit_bounds_the_number_of_open_frames() {
 }
 
 #[test]
-fn a_symbol_that_contradicts_its_frame_is_wrong() {
+fn symbols_that_contradict_their_frame_and_symbols_with_an_invalid_head_are_wrong() {
     let mut receiver = receiver();
     let first = symbol(0, 0, 0);
     receiver.on_symbol(at(50), &first);
@@ -331,7 +331,7 @@ fn no_frame_may_have_the_number_u32_max() {
 }
 
 #[test]
-fn a_clock_that_wraps_or_drifts_keeps_the_deadline() {
+fn a_senders_clock_that_wraps_and_drifts_adds_less_than_7_ms_to_the_measured_delay() {
     let mut receiver = receiver();
     let start = u32::MAX - 1_000_000;
     // The sender's clock runs 100 ppm slow for two hours: 0.72 s in all. The receiver keeps the
@@ -380,7 +380,7 @@ proptest! {
     }
 }
 
-/// The paper's stream: 20 frames of 1.44 MB a second, from the program Griz.
+/// The stream of the Quanta paper: 20 frames of 1.44 MB a second, from the program Griz.
 fn griz(deadline: Span) -> Needs {
     let frame = Bytes::new(1_440_000);
     Needs { frame, per_second: 20.0, deadline, epsilon: 1e-4, receivers: 1 }
@@ -402,10 +402,9 @@ fn the_papers_stream_needs_288_mbit_in_multi_frame_payloads_and_236_mbit_with_a_
     assert_eq!((choice.payloads, choice.repair), (None, None));
 }
 
-/// Repair becomes possible at a deadline of 1.5 RTT + jitter + two pauses of 10 ms + the sending
-/// time. The test uses this deadline, and one just below it.
+/// Repair is possible if the deadline exceeds 1.5 RTT + jitter + two pauses of 10 ms: 175 ms here.
 #[test]
-fn repair_needs_a_round_trip_and_a_half() {
+fn repair_needs_a_round_trip_and_a_half_and_losses_in_short_bursts() {
     let small = |millis, symbols: u64| Needs {
         frame: Bytes::new(1440 * symbols),
         epsilon: 1e-2,
@@ -474,7 +473,7 @@ fn time_left_for_sending_is_the_deadline_minus_the_path_one_pause_and_six_rounds
 }
 
 #[test]
-fn late_symbols_count_for_the_newest_64_missed_frames() {
+fn late_symbols_are_counted_only_for_the_newest_64_missed_frames() {
     let overdue = |frame| {
         let mut receiver = receiver();
         assert_eq!(receiver.finish(100), Some(Delivery::Missed { first: 0, last: 99 }));

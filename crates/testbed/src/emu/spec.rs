@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_with_a_queue_drops_and_blocks_no_program() {
+    fn a_card_with_a_queue_drops_packets_and_does_not_block_programs() {
         let text = r#"
             host = [{ name = "a", nic = "100M", nic-queue = "30KB" }, { name = "b" }]
             link = [{ between = ["a", "b"] }]

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_forwarded_without_a_value_and_the_text_true_as_a_value() {
+    fn a_switch_is_forwarded_without_a_value_but_a_flag_with_the_value_true_keeps_it() {
         let command = clap::Command::new("x").args([
             clap::Arg::new("on").long("on").action(clap::ArgAction::SetTrue),
             clap::Arg::new("name").long("name"),

@@ -88,7 +88,7 @@ fn the_server_does_not_hear_itself_nor_another_server_in_its_group() {
 }
 
 #[test]
-fn strangers_and_changed_datagrams_are_not_heard() {
+fn changed_truncated_and_foreign_datagrams_are_not_heard() {
     let epoch = epoch(1);
     let mut ears = Ears::new(epoch.clone(), None);
     let [datagram] = &voice(&epoch, 1).datagrams(NOW, &message(1, 20))[..] else { panic!("one") };
@@ -162,7 +162,7 @@ fn a_message_of_the_previous_epoch_that_arrives_late_is_not_lost() {
 }
 
 #[test]
-fn a_sender_has_the_key_of_its_own_flow_alone() {
+fn a_sender_has_only_the_key_of_its_own_flow() {
     let epoch = epoch(3);
     let group: longhaul_net::multicast::Group = "239.1.2.3:5000".parse().unwrap();
     let told = epoch.for_sender(&group, 4, 77);
