@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_carries_the_name_of_replaced_content_that_could_not_be_removed() {
+    fn the_reply_to_a_move_carries_what_the_move_left_behind() {
         let error = io::Error::from(io::ErrorKind::PermissionDenied);
         let mut reply = replaced(Ok(Some(Remains { name: ".old.lh-small".to_owned(), error })));
         assert_eq!(reply.status(), StatusCode::NO_CONTENT);

@@ -58,7 +58,7 @@ fn two_flows_through_one_receiver_arrive_over_a_hostile_path() {
 }
 
 #[test]
-fn an_object_of_no_or_one_block_arrives() {
+fn an_empty_object_and_an_object_of_one_block_arrive() {
     for row in all() {
         for blocks in [0, 1] {
             let mut rig = Rig::new(row, 3, hostile());
@@ -149,7 +149,7 @@ fn a_slow_host_slows_the_sender_and_loses_nothing() {
 }
 
 #[test]
-fn silence_stops_a_flow_and_it_resumes() {
+fn a_flow_reports_silence_during_an_outage_and_resumes_afterwards() {
     for row in all() {
         let from = Time::ZERO + Span::from_millis(60);
         let outage = Some((from, from + Span::from_secs(20)));
@@ -165,7 +165,7 @@ fn silence_stops_a_flow_and_it_resumes() {
 }
 
 #[test]
-fn a_rate_is_found_if_none_is_given() {
+fn an_object_arrives_over_a_bottleneck_without_a_given_rate() {
     for row in all() {
         let bottleneck = Some((Rate::from_mbps(80), Bytes::new(100_000)));
         let channel = Channel { bottleneck, loss: 0.01, ..Channel::perfect(RTT / 2) };

@@ -30,7 +30,7 @@ const MAGIC: [u8; 4] = *b"lane";
 /// Maximum bytes of a chunk: TLS's largest record, and its overhead.
 const CHUNK: usize = 17 << 10;
 
-/// Bytes of the length before each chunk.
+/// Size of the length field before each chunk, in bytes.
 const LENGTH: usize = 2;
 
 /// The first bytes of a lane: the number of its stream, and the lane's place in the stream.
@@ -294,7 +294,7 @@ mod tests {
     use crate::tests::run;
 
     #[test]
-    fn a_preface_that_no_client_sends_is_refused() {
+    fn a_preface_with_a_wrong_magic_lane_count_or_index_is_refused() {
         let preface = Preface { bundle: 1 << 100 | 7, index: 15, lanes: 16 };
         assert_eq!(Preface::decode(&preface.encode()), Some(preface));
         for (index, lanes) in [(0, 0), (0, 1), (2, 2), (255, 255), (0, 17)] {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_ends_within_a_chunk_and_a_chunk_of_no_length_are_errors() {
+    fn a_lane_that_ends_within_a_chunk_and_a_chunk_of_invalid_length_are_errors() {
         run(async {
             for (bytes, is_end) in [
                 (&[][..], true),
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stream_with_the_number_of_a_complete_one_keeps_its_lanes() {
+    fn a_new_stream_with_the_number_of_a_complete_stream_keeps_its_own_lanes() {
         run(async {
             let (meeting, ip) = (Arc::<Meeting>::default(), IpAddr::from([127, 0, 0, 1]));
             let join = async |index, lanes| {

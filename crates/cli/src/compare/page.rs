@@ -101,7 +101,7 @@ mod tests {
     use longhaul_experiments::plot::Origin;
 
     #[test]
-    fn a_page_is_self_contained_and_escapes_quoted_text() {
+    fn a_page_is_self_contained_and_escapes_its_title_notes_and_failure_reasons() {
         let runs = [example("rbudp", 1, Some(8)), example("rbudp", 2, None)];
         let standings = standings(&[Candidate::parse("rbudp").unwrap()], &runs);
         let title = "a<b & \"c\"".to_owned();

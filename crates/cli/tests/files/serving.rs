@@ -31,7 +31,7 @@ fn the_ready_line_has_the_root_both_ports_and_the_id() {
 }
 
 #[test]
-fn once_ends_after_one_transfer_and_a_refused_client_does_not_count() {
+fn a_server_with_the_flag_once_ends_after_one_transfer_and_does_not_count_refused_clients() {
     for pull in [false, true] {
         let mut pair = Pair::with(&["--once"]);
         write(&pair.here.join("file"), &bytes(2_000_000, 1));
@@ -117,7 +117,7 @@ fn id(home: &Path, xdg: Option<&Path>) -> String {
 }
 
 #[test]
-fn only_the_user_can_read_the_identity_in_the_configuration_folder() {
+fn the_identity_stays_in_the_configuration_folder_and_only_the_user_can_read_it() {
     let scratch = tempfile::tempdir().unwrap();
     let (home, xdg) = (scratch.path().join("home"), scratch.path().join("xdg"));
     fs::create_dir_all(&home).unwrap();
@@ -133,7 +133,7 @@ fn only_the_user_can_read_the_identity_in_the_configuration_folder() {
 }
 
 #[test]
-fn a_server_with_occupied_ports_names_them_with_advice() {
+fn the_error_for_an_occupied_port_names_the_address_and_the_flag_listen() {
     let pair = Pair::new();
     let words = Server::words(&pair.server.address, &pair.there, &["--allow", &pair.client.id]);
     let ended = Child::spawn(&mut pair.host.command(words)).end();
@@ -149,7 +149,7 @@ fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
 }
 
 #[test]
-fn sighup_rereads_the_list_of_clients() {
+fn sighup_rereads_the_list_of_clients_and_an_invalid_list_changes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let (mut pair, file) = pair_by_file(scratch.path(), "# nobody yet but --allow\n");
     write(&pair.there.join("source"), &bytes(1000, 1));

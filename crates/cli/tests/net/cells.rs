@@ -96,7 +96,8 @@ pub(super) fn count(summary: &Value, name: &str) -> u64 {
     summary[name].as_u64().unwrap_or_else(|| panic!("{name} is a count: {summary}"))
 }
 
-/// `cell` carried the whole copy, and the counters are consistent.
+/// Asserts that `cell` carried the whole copy and that the counters are consistent. Returns the
+/// summary.
 #[track_caller]
 pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     let summary = ended.summary();
@@ -115,7 +116,7 @@ pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     assert!(count("sent") >= count("received") + count("path_lost"), "{ended}");
     assert!(count("socket_lost") <= count("path_lost"), "{ended}");
     if !early {
-        // No path here duplicates datagrams, so each duplicate was resent.
+        // No path here duplicates datagrams, so only blocks sent again arrive twice.
         assert!(count("duplicates") <= count("retransmitted"), "{ended}");
     }
     summary

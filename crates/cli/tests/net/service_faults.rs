@@ -1,4 +1,5 @@
-//! Faults of the shared tree, remote files, mounts, HTTP and remote calls.
+//! The shared tree, remote files, mounts, HTTP and remote calls under faults of the network, the
+//! server and the client.
 //!
 //! A session ends after 30 s of silence, so it survives an outage of 20 s. A client of the shared
 //! tree or of calls reconnects after some seconds of silence. One test runs all cases in parallel,

@@ -349,7 +349,7 @@ pub(super) static SHORT: Experiment = Experiment {
     source: "No paper: the benchmark of the automatic mode",
     setup: "This page has every twelfth cell (a path under one condition) of \
             [auto-grid](auto-grid.md), with one seed. That page explains the words of the tables: \
-            cells, laws (*trains*, *shadow*), halves (reported, tuned) and harm.",
+            cells, families, laws (*trains*, *shadow*), halves (reported, tuned) and harm.",
     cases: || cases(SHORT_SEEDS),
     tables: |outcomes| judge(outcomes, SHORT_SEEDS).tables(),
     courses: Experiment::NO_COURSES,

@@ -17,8 +17,8 @@
 //! - "No more UDP packets will arrive" does not hold: DONE may overtake data. DONE carries the
 //!   highest packet number of its round. The receiver reports when that number has arrived, or
 //!   after a grace of max(RTT/4, 1 ms) without newer data.
-//! - The timeout of the paper's section 3 applies when DONE or its report is late; DONE is then
-//!   repeated.
+//! - In the paper's section 3, the receiver reports after a timeout. Here the sender has a timeout:
+//!   it repeats DONE if no report arrives in time.
 //! - A segment that becomes complete is reported immediately, without DONE.
 //! - The receiver grants the bytes that may be sent for the first time. A sender whose grant ends
 //!   in the middle of a segment requests a report on the blocks sent so far (a partial DONE). The

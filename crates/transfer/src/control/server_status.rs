@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_survives_its_conversion_to_a_message() {
+    fn a_status_survives_its_conversion_to_a_message_and_an_unknown_bottleneck_becomes_nothing() {
         let transfer = TransferStatus {
             name: Some("Ada".to_owned()),
             wish: "reads /x".to_owned(),

@@ -164,8 +164,8 @@ fn flow_keys(exporter: &Exporter, suite: Suite, probe: u64, flow: FlowId) -> Flo
     FlowKeys::new(&secret, suite, probe, flow)
 }
 
-/// Returns the other end's next count. It may take `span`, the length of the running measurement,
-/// plus [`GRACE`].
+/// Returns the other end's next count. Fails if none arrives within `span`, the length of the
+/// running measurement, plus [`GRACE`].
 async fn next_count(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let work = async {
         loop {
