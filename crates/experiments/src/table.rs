@@ -15,8 +15,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Marks the rows that `which` selects as fitted: an input was derived from their published
-    /// values.
+    /// Marks as fitted each row that has a published value and that `which` selects: an input of
+    /// its run was derived from this value.
     pub(crate) fn fitted(mut self, which: impl Fn(&Row) -> bool) -> Table {
         let rows = self.rows.iter_mut().filter(|row| row.published.is_some() && which(row));
         rows.for_each(|row| row.fitted = true);

@@ -38,8 +38,8 @@ pub struct AccessRecord {
     pub bytes: Option<u64>,
     /// The status of the reply.
     pub status: u16,
-    /// If a MOVE left the replaced content under a hidden name next to the new path, or is done but
-    /// not synced: this name, and why the MOVE failed, or could not remove the content or sync.
+    /// What a MOVE left behind, with the reason: the replaced content under a hidden name next to
+    /// the new path, or a change that is not synced.
     pub left: Option<String>,
     /// The time limit, if the client was disconnected because of it.
     pub disconnected_after: Option<Duration>,
@@ -194,7 +194,7 @@ fn number(place: &Place) -> usize {
 pub(crate) mod tests {
     use super::*;
 
-    /// A public, writable gateway for the folder `top`, without a log.
+    /// A gateway for the folder `top`: public, not read-only, without tokens and without a log.
     pub(crate) fn shared(top: &std::path::Path) -> Arc<Shared> {
         let root = Root::open(top).unwrap();
         Arc::new(Shared::new(root, Vec::new(), (true, false), MINUTE, |_| {}))

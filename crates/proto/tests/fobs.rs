@@ -68,7 +68,7 @@ fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
 }
 
 #[test]
-fn a_killed_receiver_loses_at_most_two_segments_and_two_round_trips() {
+fn a_killed_receiver_loses_at_most_two_segments_and_two_round_trips_of_data() {
     // Chunks of 50 blocks: at a loss of 5 % only 8 % of the chunks (0.95⁵⁰) are complete after the
     // first sends. The path carries a quarter of a segment in a round trip.
     let most = 2 * (1_000_000 + RATE.over(RTT).get());
@@ -98,7 +98,7 @@ fn greed_costs_about_a_round_trip_of_data_on_a_clean_path() {
 }
 
 #[test]
-fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
+fn memory_for_4_to_20_round_trips_keeps_a_lossy_path_nearly_full() {
     // A missing block keeps its whole chunk in memory, so the sender again and again uses up the
     // grant: the data that the receiver has allowed.
     for (trips, loss, least) in
@@ -134,7 +134,7 @@ fn the_path_never_idles_while_the_receiver_has_room() {
                 }
             }
             rig.audit();
-            assert_eq!(idle_with_room, 0, "{name}, loss {loss}: instants");
+            assert_eq!(idle_with_room, 0, "{name}, loss {loss}: idle instants with room");
             assert!(idle > 10, "{name}, loss {loss}: {idle} instants");
         }
     }

@@ -96,7 +96,7 @@ fn many_writes_at_once_succeed_and_a_later_write_wins() {
         for writer in writers.collect::<Vec<_>>() {
             writer.await.unwrap().unwrap();
         }
-        // The last write has 100,000 bytes at 299,000.
+        // The write with the highest offset has 100,000 bytes at 299,000.
         assert_eq!(file.len(), 399_000);
         // Of two writes by one task, the later one wins.
         file.write_at(0, b"first").await.unwrap();
@@ -129,7 +129,7 @@ fn the_change_that_started_last_sets_the_size_even_if_an_earlier_future_ends_lat
 }
 
 #[test]
-fn a_file_is_changed_by_tls_where_only_tcp_passes() {
+fn a_file_is_changed_over_tls_where_only_tcp_passes() {
     let rig = Relayed::new(2 * MEBI + 1);
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);
     rig.relay.rules.no_control.store(true, Ordering::Relaxed);
@@ -151,7 +151,7 @@ async fn refused(connection: &Connection, path: &str, what: &str) {
 }
 
 #[test]
-fn changes_need_both_rights_to_files_and_never_leave_the_root() {
+fn changes_need_the_rights_to_read_and_write_files_and_never_leave_the_root() {
     for (rights, args, what) in [
         (":ro", &[][..], "may not change files here"),
         (":wo", &[], "may not change files here"),
@@ -210,7 +210,7 @@ fn a_file_has_one_writer_and_a_write_never_reaches_a_copy_that_replaced_the_file
 }
 
 #[test]
-fn changes_end_with_the_right_of_their_client() {
+fn changes_end_when_their_client_loses_the_right_to_write() {
     let pair = Pair::new();
     let (mut server, list) = by_list(&pair);
     block_on(async {

@@ -150,7 +150,7 @@ fn invalid_input_is_refused_with_advice() {
 }
 
 #[test]
-fn a_failed_run_keeps_the_results_of_the_others() {
+fn if_one_run_of_a_sweep_fails_the_results_of_the_others_are_printed() {
     let case = Case::new(MIXED);
     let run = case.run(&["--sweep", "flow.copy.settings.tail-copies=1,99,2", "--csv"]);
     assert_eq!(run.status, 2, "{}", run.stderr);

@@ -1,5 +1,5 @@
-//! Crates depend only on crates of lower levels, and ARCHITECTURE.md names each external
-//! dependency.
+//! Crates depend only on crates of lower levels, ARCHITECTURE.md names each external dependency,
+//! and the command line uses only listed workspace crates.
 
 use std::fs;
 

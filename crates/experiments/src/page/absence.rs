@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_that_were_not_run_are_named() {
+    fn cases_that_were_not_emulated_yet_are_named() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7), ("pair", 2)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         let mut emulated = |case, day: &str| {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_names_missing_values_until_a_run_has_them() {
+    fn a_page_reports_a_failed_emulation_until_a_run_gives_the_value() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         let failed = [("short".to_owned(), "not valid: it was\nlate".to_owned())];

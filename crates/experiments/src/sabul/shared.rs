@@ -65,9 +65,10 @@ pub(super) static FIG3: Experiment = Experiment {
     differs: "The paper does not give round trips, initial rates or the duration; these are \
               longhaul's choice.",
     learned: "Flows to one receiver that start at 100, 300 and 500 Mbit/s, with round trips of 10 \
-              to 100 ms, converge. SABUL adds the same amount at any round-trip time and reduces \
-              its rate in proportion, so after 40 s no flow is more than {three flows | furthest \
-              from an equal share | 1} % from an equal share. Together they have {[10 ms, from \
+              to 100 ms, converge. SABUL's increase of the rate does not depend on the round-trip \
+              time, and its decrease is a fixed share of the rate. So after 40 s no flow is more \
+              than {three flows | furthest from an equal share | 1} % from an equal share. \
+              Together they have {[10 ms, from \
               100] + [50 ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s of object data that \
               the link carries, {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, \
               from 500]) / 840} % less than three times the paper's 280. Each flow is {-most [* \

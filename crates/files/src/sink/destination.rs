@@ -27,7 +27,7 @@ use super::SinkOptions;
 pub(super) struct Ground {
     pub(super) manifest: Arc<Manifest>,
     folders: Folders,
-    /// The base's device number, once it was needed.
+    /// The base's device number; set when it is first needed.
     device: Option<u64>,
     /// A folder on each other file system that is mounted below the base, by device number.
     mounts: BTreeMap<u64, SharedFolder>,
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_a_killed_run_is_on_disk_before_a_folder_is_made_in_it() {
+    fn making_a_path_syncs_the_name_of_an_existing_folder_except_in_a_dry_run() {
         let disk = Disk::new(1);
         disk.root().make_folder(b"t", 0o755).unwrap();
         let place = Place::Stored { root: Store(disk.root()), path: "t".into() };

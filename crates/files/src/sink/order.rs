@@ -1,4 +1,4 @@
-//! The digest of a tree hashes the values of large files and of packed chunks (which hold small
+//! The digest of a tree hashes the digests of large files and of packed chunks (which hold small
 //! files) in a fixed order. This module computes positions in that order.
 
 use crate::{Manifest, VirtualObject};

@@ -90,7 +90,7 @@ fn allowed_buffers_are_sent_and_requested_blocks_go_before_new_buffers() {
 }
 
 #[test]
-fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
+fn blocks_that_may_be_in_flight_are_not_resent_before_a_timeout() {
     let mut out = Out::new(&setup(20, 0, 20, 1));
     out.go(1);
     out.sender.poll_transmit(out.now, PacketNumber(0), 2, &mut out.sent);
@@ -113,7 +113,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
 }
 
 #[test]
-fn an_empty_request_is_not_a_round() {
+fn an_empty_request_does_not_raise_the_count_of_rounds() {
     let mut out = Out::new(&setup(20, 0, 10, 2));
     out.go(2);
     out.run();
@@ -185,7 +185,8 @@ fn each_buffer_gets_the_smaller_of_the_senders_burst_and_the_offer() {
         out.run();
         assert_eq!(out.begun()[0].burst.unwrap().size as usize, agreed);
     }
-    // Without a setting the receiver accepts any burst size of the sender.
+    // Without a setting, the receiver offers at least the largest default burst of a sender: 88
+    // datagrams.
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.receiver.set_grant(ms(0), FLOW, Bytes::MAX, Some(Rate::from_mbps(10)));
@@ -328,7 +329,7 @@ fn the_receiver_keeps_the_set_number_of_buffers_in_flight() {
 }
 
 #[test]
-fn missing_blocks_are_requested_a_grace_after_the_buffers_last_block_arrives() {
+fn missing_blocks_are_requested_one_grace_period_after_the_buffers_last_block_arrives() {
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.arrive(ms(0), [0, 1, 3, 9]);
@@ -364,7 +365,7 @@ fn a_buffer_completed_before_its_request_does_not_cancel_the_requests_of_other_b
 fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
     let mut inn = In::new(&setup(10, 0, 10, 2));
     inn.said(ms(0));
-    // Ten blocks in bursts of five, 100 ms apart: the timer allows for that time.
+    // Ten blocks in bursts of five, 100 ms apart: the timer allows 200 ms for both bursts.
     inn.begun(ms(0), 0, Some(Burst { size: 5, interval: Span::from_millis(100) }));
     let mut asked = Vec::new();
     for at in 0..4_000 {
@@ -502,7 +503,7 @@ proptest! {
                 .filter(|block| buffers.of(*block) < may)
                 .filter(|block| !went.contains(block) && !there.contains(block))
                 .collect();
-            prop_assert!(left.is_empty(), "{left:?} may go and did not");
+            prop_assert!(left.is_empty(), "{left:?} may be sent and were not");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Clients without rights, and clients that make no request.
+//! Clients without rights, clients that make no request, and clients that wait until the listener
+//! knows the admitted ids.
 
 use super::*;
 
@@ -43,7 +44,7 @@ fn a_client_without_rights_is_refused_for_every_request() {
 }
 
 #[test]
-fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_client_of_it_gets_in() {
+fn refusals_make_a_network_pause_but_an_allowed_client_of_the_network_gets_in() {
     run(async {
         let server = Identity::generate();
         let client = Client::pinned(Carriers::Quic, &server);
@@ -53,7 +54,7 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_client_of_it_
             for _ in 0..15 {
                 refused(&server, to, Carriers::Tcp, &[]).await;
             }
-            let mut session = client.connect(to).await.expect("nobody has to pause");
+            let mut session = client.connect(to).await.expect("nobody has to pause yet");
             session.write(&3u32).await.expect("open");
             listener.accept().await;
         }
@@ -71,7 +72,7 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_client_of_it_
             assert!(strangers < 200, "nobody has to pause");
         }
         assert!(strangers > 20, "{strangers}");
-        // A refused client may have started this second's handshake, so `client` has to send its
+        // A refused client may have used this second's handshake, so `client` may have to send its
         // first packet again.
         let mut session = client.connect(to).await.expect("one handshake a second is allowed");
         session.write(&3u32).await.expect("open");

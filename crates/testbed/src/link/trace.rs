@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_trace_is_refused_with_its_line() {
+    fn a_wrong_trace_is_refused_with_the_reason_and_a_wrong_entry_with_its_line() {
         for (wrong, reason) in [
             (Loss::from_bits("01\n012"), "line 2: '2'"),
             (Loss::from_bits("# nothing\n"), "trace is empty"),

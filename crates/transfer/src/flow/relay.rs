@@ -9,7 +9,7 @@ use longhaul_proto::wire::Control;
 use super::outbox::{Outbox, Shadow};
 use crate::control::{Message, Relay};
 
-/// Message numbers from here on are refused. No honest side sends so many messages, and a message
+/// The lowest message number that is refused. No honest side sends so many messages, and a message
 /// with so high a number would move the replay window past all honest numbers.
 const NUMBERS: u64 = 1 << 62;
 
