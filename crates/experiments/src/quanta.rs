@@ -338,10 +338,10 @@ pub(crate) static FIG7: Experiment = Experiment {
               large ones. 12 % loss costs the repeated data (12/88 = 13.6 % of the payload) and \
               some round trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of \
               682, and 2 MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 \
-              Mbit/s, loss 0 %} without loss. longhaul is at most {-least [* | goodput | \
-              difference]} % below the model, and up to {most [* | goodput | difference]} % above \
-              the model where longhaul needs one or two rounds fewer. By default longhaul adds \
-              coded symbols to the last rounds (`tail-copies` 2, \
+              Mbit/s, loss 0 %} without loss. In the simulation, longhaul is at most {-least [* | \
+              goodput | difference]} % below the model, and up to {most [* | goodput | \
+              difference]} % above the model where longhaul needs one or two rounds fewer. By \
+              default longhaul adds coded symbols to the last rounds (`tail-copies` 2, \
               [coded-repair](coded-repair.md)); this page does not use them.",
     set: Set::Quick,
 };

@@ -53,7 +53,7 @@ impl Below {
         self.tcp.as_ref().map(SegmentWatch::new)
     }
 
-    /// Keeps `child` running with the connection. Only the first call counts.
+    /// Keeps `child` running while the connection exists. Only the first call counts.
     pub(super) fn keep_ssh(&self, child: Child) {
         let _ = self.ssh.set(child);
     }

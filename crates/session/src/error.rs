@@ -17,7 +17,7 @@ pub enum Kind {
     LocalFile,
     /// An error with files on the other host.
     RemoteFile,
-    /// A kind of a higher service, by its number; above 5.
+    /// A kind that a service defines, by its number (above 5).
     Service(u32),
 }
 

@@ -23,7 +23,7 @@ use crate::terms::{self, keys};
 
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
-/// Limit on requests for lost symbols that wait for a sender.
+/// Maximum length of a sender's queue of requests for lost symbols.
 const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
 const REPORT: Duration = Duration::from_millis(500);
@@ -154,8 +154,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends reports and requests to a sender until its stream ends. Returns the number of frames
-    /// from the sender's `End`; `None` if the stream ended without an `End`.
+    /// Sends reports and requests to a sender until its stream ends. Returns the frame count in
+    /// the sender's `End`; `None` if the stream ended without an `End`.
     async fn attend(
         &self,
         name: &Key,

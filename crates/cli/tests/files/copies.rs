@@ -167,7 +167,7 @@ fn checksum_distinguishes_small_files_in_one_chunk() {
 }
 
 #[test]
-fn a_dry_run_names_new_entries_and_changes_nothing() {
+fn a_dry_run_names_new_and_changed_entries_and_changes_nothing() {
     let pair = Pair::new();
     write(&pair.here.join("t/a"), b"a");
     write(&pair.here.join("t/b"), &bytes(9 << 20, 2));
@@ -285,7 +285,7 @@ fn filters_decide_in_their_order_both_ways() {
     }
 }
 
-/// `number` distinguishes the copies of one pair.
+/// Copies both ways into new folders, named after `number`, and asserts which files arrive.
 #[track_caller]
 fn assert_both_ways(pair: &Pair, number: usize, filters: &[&str], expected: &[&str]) {
     let copy = |from: &OsStr, to: &OsStr| {
@@ -325,7 +325,7 @@ fn size_limits_skip_files_of_a_folder_both_ways() {
 }
 
 #[test]
-fn a_server_is_reached_by_ipv4_by_ipv6_and_by_a_name_with_both() {
+fn a_server_on_all_addresses_is_reached_by_ipv4_by_ipv6_and_by_name() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(100_000, 1));
     let allow = ["--allow", pair.client.id.as_str()];
@@ -375,7 +375,7 @@ fn a_list_selects_the_files_to_copy_both_ways() {
 }
 
 #[test]
-fn a_listed_file_that_is_missing_is_named_and_the_others_are_copied() {
+fn listed_files_that_are_missing_or_outside_are_named_and_the_others_are_copied() {
     let pair = Pair::new();
     for root in [&pair.here, &pair.there] {
         write(&root.join("t/x"), b"x");

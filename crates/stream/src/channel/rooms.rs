@@ -11,7 +11,7 @@ use longhaul_proto::share::Key;
 use longhaul_session::{Error, Kind, PeerId};
 use tokio::sync::watch;
 
-/// Maximum number of senders whose repeated messages are detected.
+/// Maximum number of senders for which a room detects repeated messages.
 const ORIGINS: usize = 4_096;
 /// How long a room without clients keeps the last messages of its keys, if no new room needs its
 /// place.
@@ -40,9 +40,9 @@ pub struct RoomLimits {
 }
 
 impl Default for RoomLimits {
-    /// Returns the defaults: 256 rooms, 64 of one id; 2,048 clients in a room, and of one id. A
-    /// room keeps at most 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 17 MiB
-    /// for late ones.
+    /// Returns the defaults: 256 rooms, 64 of them of one id; 2,048 clients in one room, and 2,048
+    /// of one id in all rooms. A room keeps at most 4,096 messages and 32 MiB for slow subscribers,
+    /// and the last messages of at most 4,096 keys (17 MiB) for late subscribers.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
         RoomLimits {
@@ -375,7 +375,7 @@ mod tests {
     const TWO: PeerId = PeerId([2; 32]);
 
     #[test]
-    fn rooms_and_clients_have_limits_for_all_and_for_each_id() {
+    fn rooms_have_a_limit_in_all_and_per_id_and_clients_per_room_and_per_id() {
         let limits = RoomLimits {
             rooms: 3,
             rooms_of_id: 2,
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_messages_are_dropped_when_the_memory_is_full_and_all_memory_is_released() {
+    fn full_memory_drops_the_oldest_messages_and_a_dropped_room_releases_all_its_memory() {
         let (rooms, free) = rooms(RoomLimits::default(), 100_000);
         let seat = rooms.enter(&key("a"), ONE, Role::Sender).unwrap();
         let room = seat.room.clone();
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_without_clients_is_dropped_after_its_time_and_one_with_a_client_stays() {
+    fn a_room_without_clients_is_dropped_after_ten_minutes_and_one_with_a_client_stays() {
         let (rooms, free) = rooms(RoomLimits::default(), 100_000);
         let enter = |name: &str| rooms.enter(&key(name), ONE, Role::Sender).unwrap();
         let (seat, _used) = (enter("a"), enter("b"));

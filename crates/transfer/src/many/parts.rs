@@ -84,7 +84,7 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
             let what =
                 format!("{other} and {source} have the same name, {}", name.unwrap_or_default());
             return Err(Error::new(ErrorKind::Usage, what).advise(format!(
-                "copy one of the two into another folder; if both are the same, add {}",
+                "copy one of the two into another folder; if both have the same content, add {}",
                 CallOption::Replicas
             )));
         }

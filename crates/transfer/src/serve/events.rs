@@ -29,7 +29,7 @@ pub enum ServerEvent {
     },
     /// More clients were refused, too many for an event each.
     RefusedMore {
-        /// Number of refused clients since the last event of this kind.
+        /// Number of these clients since the last event of this kind.
         count: u64,
     },
     /// A client makes a request.

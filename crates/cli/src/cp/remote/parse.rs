@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_equal_on_both_hosts() {
+    fn the_printed_summary_is_the_same_on_both_hosts() {
         let mut expected = report::tests::example();
         expected.bound_by = BoundBy::SourceDisk;
         expected.sources = vec![SourceRow::default()];
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_lines_are_ignored_and_cannot_control_the_terminal() {
+    fn unknown_events_are_ignored_bad_fields_get_defaults_and_control_characters_are_escaped() {
         assert_eq!(back(r#"{"event": "told-later"}"#), "nothing");
         assert_eq!(back(r#"[1, {"event": 5}]"#), "nothing");
         let hostile = r#"{"event": "file", "path": {"a": 1}, "path_hex": "f"}"#;

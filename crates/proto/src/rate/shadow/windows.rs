@@ -75,7 +75,7 @@ impl Window {
         let k = libm::cbrt((self.most - self.from).max(0.0) / C);
         let t = now.since(self.since).as_secs_f64() - k;
         let cubic = C * t * t * t + self.most;
-        // RFC 9438, 4.3: as fast as Reno with this decrease factor.
+        // RFC 9438, 4.3: with the decrease factor BETA, this growth gives Reno's average window.
         self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) * span / rtt.max(1e-6);
         // RFC 9438, 4.2: at most by half in a round trip.
         let bound = self.size * (1.0 + 0.5 * span / rtt.max(1e-6));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_grows_as_reno_at_first_and_then_as_the_cubic() {
+    fn the_window_grows_as_reno_then_as_the_cubic_and_by_half_at_most_in_a_round_trip() {
         let mut window = one(100.0);
         window.grow(at(1.0), 0.1, 0.1);
         // Reno's 0.9 / 1.7 a round trip is more than 0.4 · 1³.

@@ -79,12 +79,12 @@ fn the_rate_rises_only_below_the_loss_threshold_and_only_if_something_was_sent()
 }
 
 #[test]
-fn a_loss_beyond_the_last_decrease_slows_down_and_freezes() {
+fn a_lost_block_sent_after_the_last_decrease_slows_and_freezes_the_sender() {
     let mut control = paper(900.0);
     // A decrease lengthens the time between datagrams by 1/8: 900 becomes 800, and 800 becomes 711.
     assert!(control.on_report(10, 1_000));
     assert_eq!(control.rate(), Rate::from_mbps(800));
-    // A loss of blocks sent before the decrease does not stop the sender for a round trip.
+    // A lost block that was sent before the decrease does not freeze the sender.
     assert!(!control.on_report(999, 1_500));
     assert_eq!(control.rate(), Rate::from_mbps(800));
     assert!(control.on_report(1_000, 2_000));
@@ -92,7 +92,7 @@ fn a_loss_beyond_the_last_decrease_slows_down_and_freezes() {
 }
 
 #[test]
-fn further_reports_slow_down_at_the_16th_32nd_64th_and_128th() {
+fn after_a_freeze_the_16th_32nd_64th_and_128th_report_slow_the_sender_without_a_freeze() {
     let mut control = paper(900.0);
     control.on_report(10, 1_000);
     let mut slowed = Vec::new();
@@ -115,7 +115,7 @@ fn further_reports_slow_down_at_the_16th_32nd_64th_and_128th() {
 }
 
 #[test]
-fn the_rate_stays_between_a_datagram_an_interval_and_the_cap() {
+fn the_rate_stays_between_one_datagram_per_interval_and_the_cap() {
     let setup = mtu_1500(Settings::default());
     let cap = Rate::from_mbps(300);
     let mut control = PaperRate::new(&setup, cap, Some(cap));
@@ -161,8 +161,8 @@ fn the_sync_interval_can_be_set() {
         control.on_report(turn, turn);
     }
     assert!(control.rate().as_bps().abs_diff(240_000) <= 1, "{}", control.rate());
-    // The first closure returns how often a sender raises its rate in a second; the second returns
-    // the times, in ms, of a receiver's acknowledgements.
+    // `rises` returns how often a sender raises its rate within 1 s. `acknowledged` returns the
+    // times, in ms, at which a receiver sends acknowledgements.
     let rises = |interval: f64| {
         let settings = set(&ROW, &[("sync-interval", interval), ("initial-rate", 8e6)]);
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
@@ -190,7 +190,7 @@ fn the_sync_interval_can_be_set() {
 }
 
 #[test]
-fn the_releases_delay_grows_with_loss_shrinks_without_and_keeps_its_limits() {
+fn the_releases_delay_grows_with_loss_and_shrinks_without_loss_within_its_limits() {
     let settings = set(&ORNL_ROW, &[("loss-smoothing", 1.0), ("shortest-delay", 9e-6)]);
     let mut control = ReleaseRate::new(&mtu_1500(settings), None);
     let delay = |control: &ReleaseRate| 12_000.0 * 1e6 / control.rate().as_bps() as f64;
@@ -213,7 +213,7 @@ fn the_releases_delay_grows_with_loss_shrinks_without_and_keeps_its_limits() {
 }
 
 #[test]
-fn the_release_sends_at_the_rate_cap_until_its_delay_is_longer() {
+fn the_release_sends_at_the_rate_cap_until_its_delay_gives_a_lower_rate() {
     let cap = Some(Rate::from_mbps(97));
     let mut control = ReleaseRate::new(&mtu_1500(Settings::default()), cap);
     assert_eq!(control.rate(), Rate::from_mbps(97));

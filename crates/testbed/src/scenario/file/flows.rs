@@ -25,8 +25,8 @@ const CONGESTION: [(&str, Congestion); 3] =
 const STRATEGY: [(&str, Strategy); 3] =
     [("naive", Strategy::Naive), ("scatter", Strategy::Scatter), ("fake", Strategy::Fake)];
 
-/// The flows of the entry number `nth` (from 0): as many as the key `copies` says for each pair of
-/// `hosts` that matches the entry's names.
+/// Returns the flows of the entry at position `nth` (from 0): the key `copies` gives their number
+/// for each pair of `hosts` that matches the keys `from` and `to`.
 pub(super) fn flows(
     entry: &Section<'_>,
     hosts: &[&str],
@@ -142,7 +142,7 @@ fn ends<'h>(
         let varied = hosts[if senders.len() > 1 { from } else { to }];
         Ends { from, to, varied }
     };
-    // A pattern may match both ends: leave out flows from a host to itself.
+    // A pattern may also match the host at the other end: leave out flows from a host to itself.
     let apart = pairs.into_iter().filter(|(from, to)| carrier == "command" || from != to);
     Ok(apart.map(flow).collect())
 }
