@@ -92,7 +92,7 @@ pub fn parse(text: &str, name: &str) -> Result<Vec<Token>, Error> {
     for (number, line) in (1..).zip(text.lines()) {
         let wrong = |why: &str| {
             let what = format!("{name} line {number}: {why}");
-            Error::usage(what, "write TOKEN ro, TOKEN rw or TOKEN rw:/FOLDER")
+            Error::usage(what, "write TOKEN ro or TOKEN rw; for one folder, add :/FOLDER")
         };
         let (entry, comment) = match line.split_once('#') {
             Some((entry, comment)) => (entry, Some(comment.trim())),

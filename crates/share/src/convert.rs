@@ -47,7 +47,7 @@ pub fn edit(put: Put) -> Result<Edit, Error> {
     Ok(Edit { key: key(&put.key)?, value, condition, owner: None })
 }
 
-/// Returns the presence that a client restores.
+/// Returns the presence (a value that ends with its writer's stream) that a client restores.
 ///
 /// # Errors
 /// The request is invalid.

@@ -41,7 +41,7 @@ fn the_same_seed_gives_the_same_outcome_and_another_seed_gives_another_outcome()
 }
 
 #[test]
-fn a_copy_of_a_given_duration_has_an_object_for_the_highest_rate_of_its_path() {
+fn the_object_of_a_copy_of_given_duration_fits_the_highest_rate_of_its_path() {
     let link = r#"rate = "10M", delay = "5ms", changes = [{ at = "1s", rate = "40M" }]"#;
     let outcome = run(&pair(link, &["protocol = \"rbudp\"\nlasts = \"3s\""]));
     let delivered = outcome.flows[0].delivered;
@@ -155,7 +155,7 @@ fn a_larger_send_buffer_delays_repairs_so_more_duplicates_arrive() {
 }
 
 #[test]
-fn control_messages_only_on_the_stream_wait_until_earlier_messages_are_resent() {
+fn control_messages_sent_by_the_stream_alone_wait_until_earlier_messages_are_resent() {
     let known = |more: &str| {
         let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
         let link = r#"rate = "100M", delay = "5ms", back = { loss = { pattern = "10" } }"#;
@@ -317,7 +317,7 @@ fn mice_by_interval(arrivals: &str) -> Vec<f64> {
 }
 
 #[test]
-fn mice_at_poisson_times_have_the_mean_number_of_regular_mice_and_a_poisson_variance() {
+fn poisson_mice_start_as_often_as_regular_mice_on_average_with_a_poisson_variance() {
     for (arrivals, scatter) in [("regular", 0.0), ("poisson", 1.0)] {
         let intervals = mice_by_interval(arrivals);
         let count = intervals.len() as f64;

@@ -143,8 +143,8 @@ pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
         .expect("it answers")
 }
 
-/// Sends `asks` on one stream to `service` in this version. Reads answers until the stream ends, or
-/// one more than `most` has arrived. Returns the first `most` answers, and the reason if the server
+/// Sends `asks` on one stream to `service` in this version. Reads answers until the stream ends or
+/// `most` + 1 answers have arrived. Returns the first `most` answers, and the reason if the server
 /// ends the stream with an error.
 pub(super) fn told<Tell: prost::Message + Default>(
     pair: &Pair,

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_keep_the_mode_and_with_set_id_also_its_set_id_bits() {
+    fn the_flag_permissions_keeps_the_mode_and_set_id_also_keeps_set_id_bits() {
         let keep =
             |permissions, set_id| Keep { permissions, set_id, modified: None }.mode(&entry(0o4751));
         assert_eq!(keep(true, true), Some(0o4751));

@@ -165,7 +165,7 @@ fn two_copies_of_one_source_continue_separately_without_locks() {
     let tree = disk.tree(false);
     let named = tree[&b".copy.lh-part"[..]];
     one.step(4).unwrap();
-    assert_eq!(disk.cached(named)[4 * CHUNK as usize], 0, "the file is the other copy's");
+    assert_eq!(disk.cached(named)[4 * CHUNK as usize], 0, "the partial file belongs to `other`");
     (4..8).for_each(|chunk| other.step(chunk).unwrap());
     assert_eq!(other.sink.finish().unwrap().files, 1);
     assert!(disk.cached(disk.tree(false)[&b"copy"[..]]) == content(LARGE, 1));

@@ -11,8 +11,8 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
 
-/// Maximum number of loss reports in one synchronization interval (in the release: in one interval
-/// between collective reports).
+/// Maximum number of loss reports in one interval: in the paper the synchronization interval, in
+/// Oak Ridge's release the interval of collective reports (`Again::Collective`).
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
 /// A loss to be reported again: the time, k (see [`Again::AfterTrips`]), the first block, and the

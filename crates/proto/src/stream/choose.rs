@@ -93,12 +93,13 @@ pub struct Choice {
 /// ratio L. ε is the share of frames that may be missed, k the number of datagrams of a frame. A
 /// way that cannot meet the deadline has no rate. The rates and conditions:
 ///
-/// - **payloads**: equations 8 to 11 of the Quanta paper ([`crate::model`]), with a round trip for
-///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·(RTT +
-///   jitter)/D). B_send is the sending rate, B_obj the number of frames a second, S_obj the size of
-///   a frame, and N_resend the number of repair rounds.
-/// - **repair**: D exceeds the sum of RTT/2, the jitter and, if r > 0, the time until a loss is
-///   noticed and r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a
+/// - **payloads**: equations 8 to 11 of the Quanta paper ([`crate::model`]). The first sending and
+///   each of the N_resend repair rounds of equation 6 take RTT + jitter:
+///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·(RTT + jitter)/D). B_send is the sending rate,
+///   B_obj the number of frames a second, and S_obj the size of a frame.
+/// - **repair**: D > RTT/2 + jitter. With r > 0 repair rounds, D must exceed this sum by the time
+///   until a loss is noticed and r·(RTT + 10 ms). r is the smallest number for which k·L·(2L −
+/// L²)^r ≤ ε: a
 ///   round fails if the request or its answer is lost. If r > 0, a receiver must also be allowed
 ///   to request all datagrams of a run of losses that is 8 times as long as the mean burst.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or

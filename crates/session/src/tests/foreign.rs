@@ -34,7 +34,7 @@ fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
             b"SSH-2.0-OpenSSH_9.6\r\n",
             &random,
-            b"lhdata/2 and then more than the forty bytes that are read",
+            b"lhdata/2: the first letter of a lane, and more bytes than its preface has",
             b"lane",
             b"lane: a word, but no number of lanes",
             b"lane0123456789abcdef\x02\x02",

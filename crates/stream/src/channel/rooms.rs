@@ -375,7 +375,7 @@ mod tests {
     const TWO: PeerId = PeerId([2; 32]);
 
     #[test]
-    fn rooms_have_a_limit_in_all_and_per_id_and_clients_per_room_and_per_id() {
+    fn rooms_are_limited_in_all_and_per_id_and_clients_are_limited_per_room_and_per_id() {
         let limits = RoomLimits {
             rooms: 3,
             rooms_of_id: 2,

@@ -33,12 +33,13 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// How often the thread looks for work while packets flow: every 50th part of the shortest route's
+/// While packets flow, the thread looks for work at this interval: 1/50 of the shortest route's
 /// delay, within these limits. A wake-up per packet would cost more than the packet, and busy
 /// waiting would take a core.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
-/// Maximum number of frames of a host, or segment runs of a link, in a row.
+/// The thread handles at most this many frames of a host, or segment runs of a link, before it
+/// turns to the next.
 const TURN: usize = 32;
 
 /// Maximum bytes of memory for packets in flight: more than 2 s of 10 Gbit/s.
@@ -161,7 +162,8 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts forwarding between `ports` over `links`, with `processors` awake.
+    /// Starts forwarding between `ports` over `links`. `processors` keeps processors awake while
+    /// packets are in flight.
     pub(super) fn start(
         ports: Vec<Port>,
         links: Vec<LinkBetween>,
@@ -454,8 +456,8 @@ fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
     Ok(())
 }
 
-/// Flips the bit of the payload that `random` selects. The checksum was verified before or is
-/// computed later, so the error reaches the program.
+/// Flips the bit of the payload that `random` selects. No kernel compares the payload with a
+/// checksum from before this change, so the error reaches the program.
 fn turn_a_bit(packet: &mut [u8], random: u32) {
     let start = payload_start(packet).min(packet.len());
     let payload = &mut packet[start..];

@@ -251,7 +251,7 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         libc::mount(PROC.as_ptr(), AT.as_ptr(), PROC.as_ptr(), flags, core::ptr::null());
         let mut byte = 0u8;
-        while libc::read(0, (&raw mut byte).cast(), 1) != 0 {}
+        while libc::read(0, (&raw mut byte).cast(), 1) > 0 {}
         libc::_exit(0)
     }
 }

@@ -76,8 +76,8 @@ pub(crate) const TAKES_PARTS: u32 = 2;
 /// The first version whose pushes may create missing parent folders.
 pub(crate) const MAKES_PATHS: u32 = 3;
 
-/// The first version whose pushes may remove names that their source lacks, and keep names that
-/// have changed since the first attempt. Version 4, which was never released, did not keep them.
+/// The first version whose pushes may remove names that the source lacks. Names that changed after
+/// the copy's first attempt began stay. Version 4, which was never released, removed these too.
 pub(crate) const DELETES: u32 = 5;
 
 /// A frame of the control stream. It has one of the fields of [`Message`].

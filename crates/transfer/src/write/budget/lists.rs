@@ -124,8 +124,8 @@ impl Inner {
             CallOption::Memory,
             self.total
         );
-        // With this much memory, the list fits in addition to one transfer and the reserve, which
-        // is a quarter of the memory, and at least one transfer's minimum.
+        // With this much memory, the list, one transfer and the reserve fit. The reserve is a
+        // quarter of the memory, but at least one transfer's minimum.
         let least = u64::from(LEAST);
         let enough = (wanted + least).saturating_mul(4).div_ceil(3).max(wanted + 2 * least);
         let memory = CallOption::Memory;
