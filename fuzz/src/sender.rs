@@ -35,7 +35,8 @@ struct Sending {
     sent: BTreeSet<u64>,
     /// Blocks that must not be sent any more.
     needless: BTreeSet<u64>,
-    /// Blocks that GTP's receiver has requested. A request grants its blocks.
+    /// Blocks that any request to GTP's sender has named. A request that the sender accepts grants
+    /// its blocks.
     requested: RangeSet,
     /// Sent blocks that count towards the grant.
     charged: BTreeSet<u64>,

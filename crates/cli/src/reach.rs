@@ -49,7 +49,9 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     let is_port = |text: &str| text.parse::<u16>().is_ok();
     let host = without_user(text);
     let meant = match text.rsplit_once(':') {
-        Some(_) if host.parse::<Ipv6Addr>().is_ok() => Some(format!("lh://[{host}]")),
+        Some(_) if host.split('%').next().is_some_and(|it| it.parse::<Ipv6Addr>().is_ok()) => {
+            Some(format!("lh://[{host}]"))
+        }
         Some((before, port)) if is_port(port) && !before.is_empty() && !text.contains("//") => {
             Some(format!("lh://{host}"))
         }

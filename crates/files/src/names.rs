@@ -27,7 +27,12 @@ pub(crate) fn small(name: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
-    hidden_name(name, &format!(".{:016x}{SMALL}", random()))
+    probe(name, random())
+}
+
+/// Returns a name that contains `name`, to test how a file system compares names.
+pub(crate) fn probe(name: &[u8], random: u64) -> Vec<u8> {
+    hidden_name(name, &format!(".{random:016x}{SMALL}"))
 }
 
 /// Returns whether [`unique`] may have made `found` for `name`.
@@ -67,17 +72,12 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
     if !matches!(name.first(), Some(b'.' | 0x80..)) {
         return false;
     }
-    let mut folded = folded(name);
+    // Both steps are needed: only upper case maps the letter ſ to S, and only lower case maps the
+    // Kelvin sign to k.
+    let mut folded = String::from_utf8_lossy(name).to_uppercase().to_lowercase();
     folded.retain(|letter| letter.is_ascii());
     let ours = [PARTIAL, SMALL, LINK, JOURNAL, RESTARTED, UNFINISHED];
     folded.starts_with('.') && ours.iter().any(|suffix| folded.ends_with(suffix))
-}
-
-/// Returns `name` in a form that is equal for names that differ only in case.
-pub(crate) fn folded(name: &[u8]) -> String {
-    // Both steps are needed: only upper case maps the letter ſ to S, and only lower case maps the
-    // Kelvin sign to k.
-    String::from_utf8_lossy(name).to_uppercase().to_lowercase()
 }
 
 /// Returns `.NAME` and the suffix. If the result would be too long, a hash of the name replaces

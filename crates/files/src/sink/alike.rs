@@ -1,88 +1,97 @@
-//! Names that differ only in case. On a file system that ignores case, such names of one folder
-//! name one file. Without this check the last of these files would replace the others, and all of
-//! them would count as copied.
+//! Names that a file system may take for one name. On a file system that ignores case, two names of
+//! one folder that differ only in case name one file. Without this check the later of these files
+//! would replace the other, and both would count as copied.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::io;
 
-use super::bits::Bits;
 use super::destination::Ground;
 use crate::store::Folder;
 use crate::{Manifest, names};
 
+/// Entries whose name may be the name of an earlier entry.
 #[derive(Debug)]
 pub(super) struct Alike {
-    /// Entries with an earlier entry in their folder whose name differs only in case.
-    entries: Bits,
-    /// Whether a folder ignores case, by the number of the folder's entry.
-    known: BTreeMap<Option<u32>, bool>,
+    /// The earlier entry of the same folder, for each such entry.
+    earlier: BTreeMap<u32, u32>,
+    /// Folders that distinguish case, by the numbers of their entries.
+    distinguish: BTreeSet<Option<u32>>,
 }
 
 impl Alike {
     pub(super) fn new(manifest: &Manifest) -> Alike {
         let random = RandomState::new();
-        let count = manifest.entries().len();
-        let hash = |number: usize| {
-            let parent = manifest.entries()[number].parent();
-            hash_of(&random, parent, manifest.name(number as u32))
+        let count = manifest.entries().len() as u32;
+        let hash = |number: u32| {
+            let parent = manifest.entries()[number as usize].parent();
+            hash_of(&random, parent, manifest.name(number))
         };
         let mut hashes: Vec<u64> = (0..count).map(hash).collect();
         hashes.sort_unstable();
         let alike = hashes.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
         let alike: HashSet<u64> = alike.collect();
-        let mut entries = Bits::new(count as u64);
+        drop(hashes);
+        let (mut firsts, mut earlier) = (HashMap::new(), BTreeMap::new());
         if !alike.is_empty() {
-            let mut seen = HashSet::new();
             for number in 0..count {
                 let hash = hash(number);
-                if alike.contains(&hash) && !seen.insert(hash) {
-                    entries.insert(number as u64);
+                if alike.contains(&hash)
+                    && let first = *firsts.entry(hash).or_insert(number)
+                    && first != number
+                {
+                    earlier.insert(number, first);
                 }
             }
         }
-        Alike { entries, known: BTreeMap::new() }
+        Alike { earlier, distinguish: BTreeSet::new() }
     }
 
-    /// Fails for an entry that has the place of an earlier entry of its folder.
+    /// Fails for an entry whose name is the name of an earlier entry at the destination.
     pub(super) fn check(&mut self, ground: &mut Ground, number: u32) -> io::Result<()> {
-        if !self.entries.has(number.into()) {
+        let Some(first) = self.earlier.get(&number) else { return Ok(()) };
+        let manifest = ground.manifest.clone();
+        let parent = manifest.entries()[number as usize].parent();
+        if self.distinguish.contains(&parent) {
             return Ok(());
         }
-        let parent = ground.manifest.entries()[number as usize].parent();
-        let ignores = match self.known.get(&parent) {
-            Some(ignores) => *ignores,
-            None => {
-                let ignores = ignores_case(ground.at(number)?.0)?;
-                self.known.insert(parent, ignores);
-                ignores
-            }
-        };
-        if ignores {
+        let (first, name) = (manifest.name(*first), manifest.name(number));
+        // In a folder that may not be written, no file can replace another.
+        let Ok(is_one) = is_one_name(ground.at(number)?.0, first, name) else { return Ok(()) };
+        if is_one {
             let what = "its name differs only in case from another name of this copy, and the \
                         destination ignores case";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        if first.eq_ignore_ascii_case(name) {
+            self.distinguish.insert(parent);
         }
         Ok(())
     }
 }
 
+/// Hashes a name so that names that differ only in case have equal hashes.
 fn hash_of(random: &RandomState, parent: Option<u32>, name: &[u8]) -> u64 {
     let mut hasher = random.build_hasher();
     parent.hash(&mut hasher);
-    if name.is_ascii() {
-        name.iter().for_each(|byte| hasher.write_u8(byte.to_ascii_lowercase()));
-    } else {
-        names::folded(name).bytes().for_each(|byte| hasher.write_u8(byte));
+    match str::from_utf8(name) {
+        Ok(text) if !text.is_ascii() => {
+            // The upper case of ß is SS, the lower case of ẞ is ß.
+            let folded = text.to_lowercase().to_uppercase().to_lowercase();
+            folded.bytes().for_each(|byte| hasher.write_u8(byte));
+        }
+        _ => name.iter().for_each(|byte| hasher.write_u8(byte.to_ascii_lowercase())),
     }
     hasher.finish()
 }
 
-/// Creates a file in `folder`, looks for it in upper case, and removes it.
-fn ignores_case(folder: &dyn Folder) -> io::Result<bool> {
-    let name = names::unique(b"case");
-    drop(folder.create(&name, 0o600)?);
-    let found = folder.look_if_there(&name.to_ascii_uppercase());
-    folder.remove(&name)?;
+/// Returns whether `first` and `second` are one name in `folder`: creates a file whose name contains
+/// `first`, looks for it by `second`, and removes it.
+fn is_one_name(folder: &dyn Folder, first: &[u8], second: &[u8]) -> io::Result<bool> {
+    let random = names::random();
+    let probe = names::probe(first, random);
+    drop(folder.create(&probe, 0o600)?);
+    let found = folder.look_if_there(&names::probe(second, random));
+    folder.remove(&probe)?;
     Ok(found?.is_some())
 }

@@ -9,6 +9,9 @@ use crate::share::{Key, Prefix};
 /// Maximum lag of a subscriber that gets datagrams, in messages.
 const DATAGRAMS: u64 = 256;
 
+/// The top bit of a position; a log never has so many messages.
+const INCOMPLETE: u64 = 1 << 63;
+
 /// The next output of a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -50,9 +53,32 @@ impl Cursor {
             Mode::Latest => cursor.next = 0,
             // Earlier messages would be too late.
             Mode::Deadline(_) => {}
-            _ => cursor.before = log.kept(0).map(|(position, _)| position).collect(),
+            _ => cursor.before = cursor.earlier(log),
         }
         cursor
+    }
+
+    /// A subscriber that continues at the position that [`Cursor::position`] returned on an earlier
+    /// connection; `None` if the log has no such position.
+    pub fn resume(
+        log: &Log,
+        position: u64,
+        mode: Mode,
+        keys: Prefix,
+        not_via: u64,
+    ) -> Option<Cursor> {
+        let next = position & !INCOMPLETE;
+        let mut cursor = Cursor::at(next, mode, keys, not_via);
+        if position != next {
+            cursor.before = cursor.earlier(log);
+        }
+        (next <= log.next()).then_some(cursor)
+    }
+
+    /// The positions of each key's last message before `next`, if the subscriber wants it.
+    fn earlier(&self, log: &Log) -> VecDeque<u64> {
+        let wanted = |(at, message): &(u64, &Arc<Message>)| *at < self.next && self.wants(message);
+        log.kept(0).filter(wanted).map(|(at, _)| at).collect()
     }
 
     /// A subscriber that already has every message before the position `next`.
@@ -61,12 +87,12 @@ impl Cursor {
         Cursor { mode, keys, not_via, next, round: next, before, due, ahead }
     }
 
-    /// The position for [`Cursor::at`], to continue on another connection. `u64::MAX` while a
-    /// subscriber of the mode `reliable` lacks messages from before its subscription: only a new
-    /// subscription gets them.
+    /// The position for [`Cursor::resume`]. Its top bit is set while a subscriber of the mode
+    /// `reliable` lacks last messages of keys from before its subscription: after a reconnect it
+    /// gets all of them again.
     pub fn position(&self) -> u64 {
         match self.mode {
-            Mode::Reliable if !self.before.is_empty() => u64::MAX,
+            Mode::Reliable if !self.before.is_empty() => self.next | INCOMPLETE,
             // The other keys of the round would be missing until their next change.
             Mode::Latest if !self.due.is_empty() => self.round,
             _ => self.next,

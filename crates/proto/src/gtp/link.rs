@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn other_traffic_takes_nothing_of_a_limit_that_fits_beside_it() {
+    fn a_limit_that_is_set_beside_known_traffic_is_reached() {
         for others in [10, 600] {
             let mut capacity = found(1e9);
             let mut link = with_others(&mut capacity, others);

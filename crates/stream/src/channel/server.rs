@@ -218,10 +218,10 @@ impl Channels {
         }
         let (cursor, next) = seat.room.read(|log| {
             let link = subscribe.link;
-            let cursor = match subscribe.run == run && subscribe.next <= log.next() {
-                true => Cursor::at(subscribe.next, mode, filter, link),
-                false => Cursor::new(log, mode, filter, link),
-            };
+            let resumed = (subscribe.run == run)
+                .then(|| Cursor::resume(log, subscribe.next, mode, filter.clone(), link))
+                .flatten();
+            let cursor = resumed.unwrap_or_else(|| Cursor::new(log, mode, filter, link));
             let next = cursor.position();
             (cursor, next)
         });

@@ -307,8 +307,10 @@ impl<S: Store> Opened for Writing<S> {
         let needless = store.compare_result(entry, &answers)?;
         // These chunks changed after the comparison. The source sends them only in another pass.
         let changed = store.take_changed().into_iter();
-        self.failed.extend(changed);
-        self.failed.retain(|chunk| store.needs(*chunk));
+        self.failed.extend(changed.filter(|chunk| store.needs(*chunk)));
+        if !needless.is_empty() {
+            self.failed.retain(|chunk| store.needs(*chunk));
+        }
         let there = |range: &Range<u64>| {
             range.clone().map(|chunk| self.object.chunk_content(chunk) as u64).sum::<u64>()
         };
@@ -330,7 +332,9 @@ impl<S: Store> Opened for Writing<S> {
         if let Some(store) = self.store.as_mut().filter(|_| (entry as usize) < entries) {
             self.failed_at_source.insert(entry, changed);
             let needless = store.fail_entry(entry, &reason);
-            self.failed.retain(|chunk| store.needs(*chunk));
+            if !needless.is_empty() {
+                self.failed.retain(|chunk| store.needs(*chunk));
+            }
             self.reporter.report(WriterEvent::Needless(needless));
         }
     }

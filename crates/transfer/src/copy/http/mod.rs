@@ -192,7 +192,8 @@ impl Fetching<'_> {
             }
         }
         // No chunk of an empty file arrives.
-        if remote.size() == 0 && !was_there && !checksum.is_right(&mut sink, 0)? {
+        let is_due = !was_there || self.files.options.checksum;
+        if remote.size() == 0 && is_due && !checksum.is_right(&mut sink, 0)? {
             return Err(self.differs(remote, &mut sink));
         }
         let is_verified = checksum.was_right();
