@@ -24,7 +24,7 @@
 //!    the highest rate that lately arrived ([`proven`]).
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
-//! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles,
+//! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate rises,
 //! and then follows several trains together ([`pool`](super::pool)). **Short queues** overflow when
 //! a burst arrives: before the rate falls below the rate of the trains, the sender tries shorter
 //! bursts. The receiver's drain rate and the user's limit cap the rate.
@@ -87,8 +87,7 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Factor by which a clean epoch raises the rate if nothing is known.
 const GUESSED: f64 = 1.5;
-/// Factor by which the rate rises once if jitter made the first train useless: with the train's
-/// report if the train was stretched, otherwise with the first clean epoch.
+/// Factor of the first rate if jitter stretched the first train.
 const DOUBLED: f64 = 2.0;
 /// Factor by which a clean epoch raises the rate after a ceiling was refuted, a raised rate was
 /// tried, or trains were timed poorly.
@@ -111,6 +110,8 @@ const LATE_EPOCHS: u32 = 2;
 /// Number of epochs for which a ceiling is believed. Also the number of epochs between checks of
 /// the path's own loss.
 const BELIEF: u32 = 16;
+/// A ceiling is believed for about this long at least.
+const BELIEVED: Span = Span::from_secs(1);
 
 pub(crate) struct Trains {
     datagram: Bytes,
@@ -160,8 +161,9 @@ enum Mode {
     Start,
     /// Epochs raise the rate.
     Up,
-    /// Bursts were made shorter to see whether the loss ends.
-    Smooth(Measure),
+    /// Bursts were made shorter to see whether the loss ends. Otherwise the loss is the path's own
+    /// (`is_own`), or we caused it by a high rate.
+    Smooth { before: Measure, is_own: bool },
     /// The rate was raised to see whether more arrives despite the loss.
     Try(Measure),
     /// The rate was lowered to see whether the loss falls with it.
@@ -220,7 +222,7 @@ impl Trains {
 
     /// Continues from `rate`, in bits a second, which is taken to be near the path's ceiling.
     pub(super) fn resume(&mut self, rate: f64) {
-        self.is_smooth &= !matches!(self.mode, Mode::Smooth(_));
+        self.is_smooth &= !matches!(self.mode, Mode::Smooth { .. });
         (self.mode, self.ceiling, self.pool) = (Mode::Up, None, Pool::default());
         (self.jitter, self.proven) = (Jitter::default(), Proven::default());
         (self.blind, self.bounded, self.unchecked) = (false, true, 0);
@@ -260,8 +262,7 @@ impl Trains {
         if self.jitter.judge() {
             self.pool.doubt();
             if self.shown().is_none() {
-                let growth = if self.jitter.is_stretched { GUESSED } else { DOUBLED };
-                (self.blind, self.growth) = (true, growth);
+                (self.blind, self.growth) = (true, GUESSED);
             }
         }
     }
@@ -449,7 +450,9 @@ impl Trains {
     fn set_ceiling(&mut self, rate: f64) {
         self.blind = false;
         self.bounded = true;
-        self.ceiling = Some(Ceiling { rate, epochs: BELIEF });
+        // Epochs of a short round trip are short. Each probe above a ceiling may cost losses.
+        let epochs = BELIEVED.as_nanos() / MIN_EPOCH.max(self.min_rtt).as_nanos();
+        self.ceiling = Some(Ceiling { rate, epochs: BELIEF.max(epochs as u32) });
     }
 
     /// The next rate after a clean epoch.
@@ -512,7 +515,7 @@ impl RateController for Trains {
             Mode::Up => {
                 start > 0 && self.ceiling.is_none() && (self.shown().is_none() || self.is_guess())
             }
-            Mode::Smooth(_) | Mode::Try(_) | Mode::Check(_) => false,
+            Mode::Smooth { .. } | Mode::Try(_) | Mode::Check(_) => false,
         };
         if wanted && place == 0 {
             self.asked.ask(start);
@@ -562,7 +565,7 @@ impl RateController for Trains {
         match self.mode {
             Mode::Start => {}
             Mode::Up => self.up(&measure),
-            Mode::Smooth(before) => self.smoothed(&before, &measure),
+            Mode::Smooth { before, is_own } => self.smoothed(&before, is_own, &measure),
             Mode::Try(before) => self.tried(&before, &measure),
             Mode::Check(before) => self.check(&before, &measure),
         }

@@ -7,11 +7,8 @@ use super::{BELOW, CAREFUL, EXCESS, Mode, SHALLOW, TRIED, Trains};
 impl Trains {
     /// Reacts to a loss that we caused by a high rate, or by bursts that overfilled a short queue.
     pub(super) fn caused(&mut self, before: &Measure) {
-        let is_below = self.shown().is_some_and(|shown| before.rate <= shown);
-        if is_below && before.queue < SHALLOW && !self.was_smoothed {
-            (self.was_smoothed, self.is_smooth) = (true, true);
-            self.mode = Mode::Smooth(*before);
-            self.set_rate(before.rate);
+        let known = self.shown().or(self.ceiling.map(|ceiling| ceiling.rate));
+        if known.is_some_and(|rate| before.rate <= rate) && self.smooth(before, false) {
             return;
         }
         let top = self.top(before);
@@ -19,11 +16,37 @@ impl Trains {
         self.set_rate(top * BELOW);
     }
 
+    /// Tests shorter bursts, once, if the queue is short. `is_own` says whether the loss otherwise
+    /// counts as the path's own. Returns whether the test began.
+    fn smooth(&mut self, before: &Measure, is_own: bool) -> bool {
+        let begins = before.queue < SHALLOW && !self.was_smoothed;
+        if begins {
+            (self.was_smoothed, self.is_smooth) = (true, true);
+            self.mode = Mode::Smooth { before: *before, is_own };
+            self.set_rate(before.rate);
+        }
+        begins
+    }
+
     /// Judges short bursts at an unchanged rate: was the loss halved?
-    pub(super) fn smoothed(&mut self, before: &Measure, measure: &Measure) {
+    pub(super) fn smoothed(&mut self, before: &Measure, is_own: bool, measure: &Measure) {
         self.mode = Mode::Up;
         self.is_smooth = measure.is_used() && measure.loss < before.loss / 2.0;
-        if self.is_smooth { self.up(measure) } else { self.caused(before) }
+        if self.is_smooth {
+            self.up(measure);
+        } else if is_own {
+            self.own(before, measure);
+        } else {
+            self.caused(before);
+        }
+    }
+
+    /// Two epochs have shown that the path loses this share at any rate.
+    fn own(&mut self, before: &Measure, measure: &Measure) {
+        self.seen = 0.0;
+        self.learn(before);
+        self.learn(measure);
+        self.set_rate(before.rate);
     }
 
     /// Judges a raised rate: did more arrive?
@@ -62,11 +85,11 @@ impl Trains {
         if measure.queued {
             self.drain_queue(measure);
         } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
-            // Less was sent and less arrived: the path loses the same share at any rate.
-            self.seen = 0.0;
-            self.learn(before);
-            self.learn(measure);
-            self.set_rate(before.rate);
+            // Less was sent and less arrived: the path loses the same share at any rate, unless
+            // bursts overfill a short queue.
+            if !self.smooth(before, true) {
+                self.own(before, measure);
+            }
         } else if less || is {
             // The rate is still too high, or the path has become slower meanwhile: no result.
             self.mode = Mode::Check(*measure);

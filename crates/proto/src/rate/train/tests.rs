@@ -102,7 +102,7 @@ fn a_train_goes_whole_or_not_at_all() {
     assert_eq!(room(&mut later, 2048), 0, "the last train was timed");
     assert_eq!(room(&mut with_ceiling(100.0), 1024), 0);
     let before = epoch(100.0, 0.0);
-    for mode in [Mode::Smooth(before), Mode::Try(before), Mode::Check(before)] {
+    for mode in [Mode::Smooth { before, is_own: false }, Mode::Try(before), Mode::Check(before)] {
         assert_eq!(room(&mut Trains { mode, ..up() }, 1024), 0);
     }
 }
@@ -383,7 +383,7 @@ fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
         assert_eq!((trains.mode, trains.unchecked), (Mode::Up, 0));
         assert!(trains.bounded && !trains.blind);
         let ceiling = trains.ceiling.expect("it is set");
-        assert_eq!(ceiling.epochs, 16);
+        assert_eq!(ceiling.epochs, 50);
         (ceiling.rate / MBPS, trains.rate / MBPS)
     };
     let after = |measure| known(measure, 0.0);
@@ -484,9 +484,14 @@ fn below_a_ceiling_the_rate_grows_in_steps_and_above_it_the_ceiling_is_refuted()
 }
 
 #[test]
-fn a_ceiling_is_believed_for_16_epochs() {
+fn a_ceiling_is_believed_for_16_epochs_and_a_second() {
+    for (rtt, epochs) in [(1, 50), (30, 33), (100, 16)] {
+        let mut trains = Trains { min_rtt: ms(rtt), ..up() };
+        trains.set_ceiling(100.0 * MBPS);
+        assert_eq!(trains.ceiling.expect("it is set").epochs, epochs);
+    }
     let mut trains = Trains { pool: shows(1.0), ..with_ceiling(100.0) };
-    for _ in 0..15 {
+    for _ in 0..49 {
         near(trains.higher(&epoch(95.0, 0.0)), 95.95 * MBPS);
     }
     assert!(trains.ceiling.is_some() && trains.shown().is_some());
@@ -570,7 +575,18 @@ fn a_check_tells_the_paths_own_loss_from_ours() {
         trains.check(&before, measure);
         trains
     };
-    let own = check(&epoch(90.0, 0.1));
+    let tested = check(&epoch(90.0, 0.1));
+    assert_eq!((tested.mode, tested.burst()), (Mode::Smooth { before, is_own: true }, SHORT_BURST));
+    near(tested.rate, before.rate);
+    // Short bursts lose less, so the loss is not the path's own.
+    let mut shorter = tested;
+    shorter.smoothed(&before, true, &epoch(100.0, 0.01));
+    assert_eq!((shorter.mode, shorter.burst()), (Mode::Up, SHORT_BURST));
+    near(shorter.loss, 0.01 * 1_000.0 / 1_005.0);
+    // Short bursts lose as much, so the loss is the path's own.
+    let mut own = check(&epoch(90.0, 0.1));
+    own.smoothed(&before, true, &epoch(90.0, 0.1));
+    assert_eq!(own.burst(), u64::MAX);
     assert_eq!((own.mode, own.rate, own.seen), (Mode::Up, 100.0 * MBPS, 2_000.0));
     near(own.loss, 0.1);
     let ours = check(&epoch(90.0, 0.0));
