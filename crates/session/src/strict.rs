@@ -32,9 +32,14 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
         Error::new(Kind::LocalFile, what).at(path)
     };
     let user = rustix::process::geteuid().as_raw();
-    judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
-    // A file without a path, such as a pipe, has no folder.
-    let Ok(place) = path.canonicalize() else { return Ok(()) };
+    let found = file.metadata().map_err(unreadable)?;
+    judge(path, &found, false, &[ROOT, user])?;
+    let place = match path.canonicalize() {
+        Ok(place) => place,
+        // A pipe or a deleted file has no path, and no folder.
+        Err(_) if !found.is_file() || found.nlink() == 0 => return Ok(()),
+        Err(error) => return Err(unreadable(error)),
+    };
     // In a user namespace, root's folders may belong to the overflow user.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();
     for (above, folder) in place.ancestors().skip(1).enumerate() {

@@ -180,6 +180,10 @@ impl Gathering {
                     return;
                 }
                 self.overdue = self.overdue();
+                // Numbers of the old run must not become part of a gap of the new run. A reader that
+                // is too slow for this report does not learn of the old run's last gap.
+                self.settle();
+                self.owed = None;
                 let path = (sender + own) / 2;
                 let core = Core::new(terms.symbol, terms.deadline, path, MEMORY);
                 let core = core.starting_at(frame).paced(terms.interval());
@@ -370,15 +374,17 @@ mod tests {
     use super::*;
     use crate::queue::{Inlet, queue};
 
-    /// A running stream of frames of 150 bytes, in symbols of 100.
+    /// Run `run` of a stream of frames of 150 bytes, in symbols of 100.
+    fn phase(run: u64) -> Phase {
+        let deadline = Span::from_secs(60);
+        let terms = Terms { symbol: 100, frame: 150, per_second: 1.0, deadline, group: 1 };
+        Phase::Live { run, epoch: 1, terms, sender: Span::ZERO, frame: 0 }
+    }
+
     fn live() -> (Shared, Inlet<Gathered>) {
         let (out, gathered) = queue();
         let shared = Gathering::new(out);
-        let deadline = Span::from_secs(60);
-        let terms = Terms { symbol: 100, frame: 150, per_second: 1.0, deadline, group: 1 };
-        let (epoch, sender, frame) = (1, Span::ZERO, 0);
-        let live = Phase::Live { run: 1, epoch, terms, sender, frame };
-        lock(&shared).on_phase(clock::now(), &live, Span::ZERO);
+        lock(&shared).on_phase(clock::now(), &phase(1), Span::ZERO);
         assert!(matches!(gathered.next(), Some(Gathered::Begun(_))));
         (shared, gathered)
     }
@@ -424,5 +430,30 @@ mod tests {
         }
         gathering.deliver();
         assert!(matches!(gathered.next(), Some(Gathered::Gap(20, 22, 3))));
+    }
+
+    #[test]
+    fn a_gap_does_not_continue_in_the_frames_of_a_sender_that_has_restarted() {
+        let (shared, gathered) = live();
+        let mut gathering = lock(&shared);
+        symbol(&mut gathering, 0, 0);
+        for frame in 1..20 {
+            symbol(&mut gathering, frame, 0);
+            symbol(&mut gathering, frame, 1);
+        }
+        symbol(&mut gathering, 0, 1);
+        symbol(&mut gathering, 20, 0);
+        symbol(&mut gathering, 20, 1);
+        assert_eq!(gathering.owed, Some((20, 20, 1)));
+        gathering.on_phase(clock::now(), &phase(2), Span::ZERO);
+        symbol(&mut gathering, 0, 0);
+        symbol(&mut gathering, 0, 1);
+        assert_eq!(gathering.owed, Some((0, 0, 1)));
+        for _ in 0..20 {
+            assert!(matches!(gathered.next(), Some(Gathered::Whole(_))));
+        }
+        gathering.deliver();
+        assert!(matches!(gathered.next(), Some(Gathered::Begun(_))));
+        assert!(matches!(gathered.next(), Some(Gathered::Gap(0, 0, 1))));
     }
 }

@@ -90,7 +90,7 @@ impl Restore {
         let (first, unread) = (first.saturating_mul(self.group), unread.saturating_mul(self.group));
         let last = last.saturating_mul(self.group).saturating_add(self.group - 1);
         let mut tally = lock(&self.tally);
-        tally.missed += (u64::from(last - first) + 1).saturating_sub(unread.into());
+        tally.missed += (u64::from(last.saturating_sub(first)) + 1).saturating_sub(unread.into());
         tally.unread += u64::from(unread);
         Item::Missed { first, last, unread }
     }
