@@ -1,9 +1,10 @@
 //! Values of chunks, and their merge into the hash that `b3sum` prints. The value of a chunk is its
 //! hash or its chaining value in the tree of BLAKE3.
 //!
-//! BLAKE3 is a tree over pieces of 1024 bytes. The left subtree of each node holds the largest
-//! possible power of two of pieces (BLAKE3 paper, section 2.1). So each aligned mebibyte is a
-//! subtree, whose value follows from its bytes and its offset. The root follows from these values.
+//! BLAKE3 is a tree over pieces of 1024 bytes. The number of pieces in a node's left subtree is the
+//! largest power of two that leaves a piece for the right subtree (BLAKE3 paper, section 2.1). So
+//! each aligned mebibyte is a subtree, whose value follows from its bytes and its offset. The root
+//! follows from these values.
 
 use std::collections::BTreeMap;
 

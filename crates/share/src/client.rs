@@ -111,8 +111,9 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 #[derive(Default)]
 struct Client {
     instance: u64,
-    /// How often the server had discarded outcomes, by the last `Begun` that came while no edit was
-    /// in doubt. An edit is in doubt if it was sent on a lost stream and not answered.
+    /// How often the server had discarded outcomes, according to the last `Begun` (the answer to
+    /// `Begin`) that came while no edit was in doubt. An edit is in doubt if it was sent on a lost
+    /// stream and not answered.
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,

@@ -89,9 +89,9 @@ pub(super) static FIG7: Experiment = Experiment {
     setup: "Four GTP senders with round trips of 20, 40, 60 and 80 ms start at 0, 2, 3 and 4 s. \
             Each has its own link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s \
             (Ethernet framing included) and a drop-tail queue of 512 kB. Rates are means over the \
-            given time; each phase begins a second after a join. The fairness index is \
-            Jain's. Rows by the paper's rules have `gtp-variant = paper`; rows by our rules have \
-            longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
+            period that the row names; each period begins a second after a join. The fairness \
+            index is Jain's. Rows by the paper's rules have `gtp-variant = paper`; rows by our \
+            rules have longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
     cases: || both_rules(std::iter::once((GTP.to_owned(), vary("gtp-fig7"))), &["*"]),
     tables: |outcomes| {
         // "Each active flow achieves an identical fair share"; "long term (after flow 4 starts)

@@ -194,7 +194,8 @@ impl Outbound {
 /// Waits until the socket's send buffer has room. Returns whether there was room within
 /// [`SEND_PATIENCE`].
 async fn has_room(socket: &Socket) -> bool {
-    // A runtime takes each descriptor once, and other flows wait for room in the same socket.
+    // A runtime accepts each descriptor only once, and other flows wait for room in the same
+    // socket. So each wait registers a duplicate of the descriptor.
     let own = socket.as_fd().try_clone_to_owned().map(std::net::UdpSocket::from);
     let Ok(own) = own.and_then(tokio::net::UdpSocket::from_std) else { return false };
     timeout(SEND_PATIENCE, own.writable()).await.is_ok_and(|ready| ready.is_ok())

@@ -170,7 +170,7 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
 }
 
 #[test]
-fn a_silent_path_is_tried_again_at_doubling_times() {
+fn a_silent_path_is_tried_again_after_timeouts_that_double() {
     let mut pair = Pair::new(&tcp(Congestion::Cubic), None, |nth, _| nth < 14);
     pair.run(at(20_000));
     // Ten segments, a probe after 2 RTT = 200 ms, then one segment at each timeout. The first

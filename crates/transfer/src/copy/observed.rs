@@ -8,8 +8,8 @@ use crate::counters::{Counters, Times};
 /// life. A sender's waits after this sign show an outage, not a bottleneck.
 #[derive(Debug)]
 pub(super) struct Observed {
-    /// The times of the sending end, summed over the earlier attempts since the last change of the
-    /// carrier.
+    /// The times of the sending end, summed over the earlier attempts since the last change between
+    /// UDP and streams.
     from: Times,
     /// The same times of the receiving end.
     to: Times,
@@ -58,8 +58,8 @@ impl Observed {
     }
 
     /// Adds the times of the earlier attempts to the counters of both ends of the last attempt,
-    /// unless the last attempt used another carrier: waits over UDP do not explain the rate over
-    /// TCP. Returns the part of `elapsed` with a connection.
+    /// unless the earlier attempts used UDP and the last attempt used streams, or the reverse: waits
+    /// over UDP do not explain the rate over TCP. Returns the part of `elapsed` with a connection.
     pub(super) fn join_all(&self, from: &mut Counters, to: &mut Counters, elapsed: Span) -> Span {
         self.join(from, to);
         elapsed.saturating_sub(self.away)
@@ -107,7 +107,7 @@ mod tests {
         // During the outage the sender gets no grant.
         observed.note(at(60), || waited(59, 90));
         observed.begin(at(150));
-        // An attempt that finds no server.
+        // The attempt from 150 s to 160 s found no server.
         observed.begin(at(160));
         assert_eq!(bound(&observed, waited(20, 0), 180), BoundBy::RateOption);
         assert_eq!(observed.away, Span::from_secs(100));

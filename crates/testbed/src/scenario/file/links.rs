@@ -210,7 +210,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         let firsts = ["ratio", "worsens", "bit-errors", "pattern", "trace", "gaps"];
         let given: Vec<&str> = firsts.into_iter().filter(|key| model.has(key)).collect();
         let [kind] = given[..] else {
-            let what = format!("a loss needs one of {}", firsts.join(", "));
+            let what = format!("a loss needs exactly one of {}", firsts.join(", "));
             return Err(model.source.error(&model.extent, what));
         };
         let share = |key: &str| Ok(model.ratio(key)?.map(LossRatio::get));

@@ -288,7 +288,7 @@ fn a_wrong_file_is_refused_with_its_line_a_reason_and_a_suggestion_for_typos() {
             5,
             "bursts of 1 packets cannot",
         ),
-        (&format!("{PAIR}[all-links]\nloss = {{ burst = 1 }}"), 5, "a loss needs one of ratio"),
+        (&format!("{PAIR}[all-links]\nloss = {{ burst = 1 }}"), 5, "exactly one of ratio"),
         (&format!("{PAIR}[all-hosts]\nreceives-packets = -3"), 5, "not a positive number"),
         (&format!("{PAIR}[all-hosts]\ndisk-stall = \"1s\""), 4, "lacks 'disk-stall-every'"),
         (
