@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_over_time_counts_the_samples_whose_interval_ends_within_it() {
+    fn a_mean_between_two_times_counts_the_samples_whose_interval_ends_between_them() {
         let sample = |at, goodput| Sample { at, goodput, ..Sample::default() };
         let series = vec![sample(1.0, 10.0), sample(2.0, 20.0), sample(3.0, 40.0)];
         let flow = CaseFlow { series, ..CaseFlow::default() };

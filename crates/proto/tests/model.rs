@@ -429,7 +429,7 @@ fn a_sender_that_reverses_the_order_of_its_blocks_is_detected() {
 
 #[test]
 #[should_panic(expected = "which was lost")]
-fn a_sender_of_new_blocks_before_lost_ones_is_detected() {
+fn a_sender_that_sends_new_blocks_before_lost_ones_is_detected() {
     let row = &all()[0];
     let deaf = Row { name: LOST_FIRST[0], sender: |setup| broken(setup, Flaw::Deaf), ..*row };
     let lost = Step::Hear(3, 0..5, u64::MAX, 0);

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expectation_ends() {
+    fn an_address_is_no_longer_expected_after_ten_seconds() {
         let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         let late = START + EXPECT + Span::from_nanos(1);

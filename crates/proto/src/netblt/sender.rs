@@ -58,7 +58,7 @@ impl NetbltSender {
         }
     }
 
-    /// RFC 998: the ends agree on burst size and burst rate with each buffer; the smaller size and
+    /// RFC 998: the ends agree on burst size and burst rate for each buffer; the smaller size and
     /// the lower rate apply.
     fn follow_rate(&mut self, now: Time) {
         let own = (self.controller.rate(), self.controller.burst());
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn of_controller_and_offer_the_lower_rate_and_the_smaller_burst_apply() {
+    fn the_lower_rate_and_the_smaller_burst_of_controller_and_offer_apply() {
         let layout = Layout::whole(Bytes::new(1 << 20), 1_000).unwrap();
         let mut sender = NetbltSender::new(&Setup::new(FlowId(1), layout, Span::from_millis(100)));
         sender.controller = Box::new(Short);

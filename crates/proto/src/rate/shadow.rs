@@ -366,9 +366,9 @@ impl Shadow {
     fn cap(&self) -> Rate {
         let drains = self.has_queue && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();
-        // `part` is already corrected for the path's own loss, so that loss counts twice. With the
-        // loss counted once, nine cells of a copy alone in `auto-grid`, instead of three, are more
-        // than 2 points below `Trains`.
+        // `part` is already corrected for the path's own loss, so the division below counts this
+        // loss twice. If the loss counted once, `auto-grid` would have nine cells, instead of
+        // three, in which a copy alone is more than 2 points below `Trains`.
         // While a queue persists, our arrival rate is what the path gives us. The cap is never
         // computed from less than the least capacity that the trains prove.
         let cap = |carries: f64| {

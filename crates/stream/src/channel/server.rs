@@ -414,8 +414,8 @@ impl Taking {
 /// How often a sender of datagrams gets the number of lost messages, and a subscriber with a
 /// deadline the number of late ones.
 pub(super) const COUNTED: Duration = Duration::from_secs(1);
-/// How long to wait for datagrams after a sender's end. Also the interval of checks of silent
-/// subscribers.
+/// How long to wait for datagrams after a sender's end. Also how often the server checks whether a
+/// silent subscriber can be reached again.
 const LAST: Duration = Duration::from_millis(300);
 
 async fn bring(

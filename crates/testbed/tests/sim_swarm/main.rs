@@ -156,8 +156,8 @@ fn check_all() {
     assert!(sum(|met| met.cross_traffic) > 0, "{met:?}");
 }
 
-/// The features of a link. The pattern names every field and variant, so a new one does not compile
-/// until it is drawn or excluded.
+/// The features of a link. The patterns name every field and variant, so this file does not compile
+/// with a new one until its pattern says whether the new one is drawn.
 fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
     let LinkSpec {
         rate,
@@ -222,7 +222,7 @@ fn change(change: &Change) -> &'static str {
 }
 
 #[test]
-fn every_model_of_a_link_is_drawn() {
+fn the_random_scenarios_use_every_feature_of_a_link() {
     let row = find("rbudp").expect("a protocol");
     let mut drawn = BTreeMap::new();
     for seed in 0..RUNS {

@@ -51,7 +51,7 @@ pub struct Request {
     /// The data cipher, by name; never `auto`.
     #[prost(string, tag = "11")]
     pub cipher: String,
-    /// How a server that receives moves payloads: `naive`, `scatter`, `fake`.
+    /// How the server moves payloads when it receives (in a push): `naive`, `scatter`, `fake`.
     #[prost(string, tag = "12")]
     pub receive: String,
     /// The rate of a pull, in bits a second; zero: search for the rate.

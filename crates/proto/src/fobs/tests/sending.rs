@@ -207,7 +207,7 @@ fn after_an_acknowledgement_without_new_blocks_only_known_losses_are_resent() {
 }
 
 #[test]
-fn an_older_acknowledgement_counts_for_its_blocks_alone() {
+fn an_older_acknowledgement_that_arrives_late_counts_for_the_blocks_that_it_covers() {
     let mut out = Out::new(&setup(6, 0));
     out.take(6);
     out.acknowledge(selective(5, 0, 0..3, &[0..1], Some((6, 2))));
@@ -284,7 +284,7 @@ fn steps(wide: u32) -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct Stretch {
     len: u32,
-    /// The remaining blocks: from a number of sends to the number of blocks sent that often.
+    /// For each number of sends: how many of the remaining blocks were sent that often.
     left: BTreeMap<u32, u32>,
     /// Highest packet number and latest time of the first sends, of the second sends, and so on.
     sent: Vec<(u64, Time)>,
@@ -514,8 +514,8 @@ fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
 fn a_slow_sender_without_acknowledgements_continues_with_the_next_segment() {
     let grant = |loses| Step::Grant { more: 1, loses };
     // The losses bring the rate to 20 Mbit/s: three segments take 446 ms. A block without an
-    // acknowledgement counts as lost after 300 ms. So the sender could repeat the three segments
-    // for ever and never begin the next.
+    // acknowledgement counts as lost after 300 ms. So a sender that always resends known losses
+    // first would repeat the three segments for ever.
     let lost = || [Step::Send(1), grant(false), Step::Send(20), grant(true)];
     let steps = lost().into_iter().chain(lost()).collect();
     check_steps(12, steps, 0, true);
