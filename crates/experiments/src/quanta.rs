@@ -78,15 +78,15 @@ pub(crate) static FIG5: Experiment = Experiment {
              networks* (2003), section 4.2.1, Fig. 5",
     setup: "RBUDP sends 450 MB in one segment (all blocks share the same rounds), without coded \
             symbols (`tail-copies` 1), over 1 Gbit/s (Ethernet framing included) and a round trip \
-            of 100 ms; the line loses nothing. The receiving program takes 643 Mbit/s of object \
-            data if it moves the data once (RBUDP with scatter/gather, and the paper's test \
-            program app_perf), 585 Mbit/s if it moves the data twice (naive RBUDP: 9 % less, \
-            because the paper's gain by scatter/gather is 10 %), and 878 Mbit/s if it does not \
-            move the data (fake RBUDP, and iperf). Its socket buffer holds 1 MiB. Sending rates \
-            count object data; longhaul's header and tag add 2.2 %. The model is the paper's \
-            equation 4, which ignores loss. Emulated: the binary's own `serve` and `cp --receive`, \
-            with files in memory; a link before the receiving host models the program and its \
-            buffer.",
+            of 100 ms; the line loses nothing. How much object data a receiving program \
+            takes depends on how often it moves the data: 643 Mbit/s if once (RBUDP with \
+            scatter/gather, and the paper's test program app_perf), 585 Mbit/s if twice (naive \
+            RBUDP), and 878 Mbit/s if never (fake RBUDP, and iperf). The 585 Mbit/s are 9 % less \
+            than 643, because the paper's gain by scatter/gather is 10 %. The program's socket \
+            buffer holds 1 MiB. Sending rates count object data; longhaul's header and tag add 2.2 \
+            %. The model is the paper's equation 4, which ignores loss. Emulated: the binary's own \
+            `serve` and `cp --receive`, with files in memory; a link before the receiving host \
+            models the program and its buffer.",
     cases: || {
         let receivers = FIG5_RECEIVERS.iter();
         let cases = receivers.flat_map(|receiver| FIG5_RATES.map(|rate| (receiver, rate)));

@@ -313,7 +313,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_request_admits_a_top_name_or_kind_that_it_does_not_cover(
+        fn no_request_admits_an_entry_whose_name_or_kind_it_does_not_cover(
             asked in prop::collection::vec("[abc]/?", 1..4),
             recursive: bool,
             shape in prop::sample::select(

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_after_each_finished_file_for_an_unfinished_one_takes_no_quadratic_work() {
+    fn the_search_for_an_unfinished_file_after_each_finished_one_takes_no_quadratic_work() {
         let files = 1 << 12;
         let object = object(Shape::Contents, &[&[CHUNK - 7][..], &vec![1; files]].concat(), 0);
         let (first, last) = (8, files as u32);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_implied_to_the_end_of_the_file() {
+    fn holes_are_never_sent_even_at_the_end_of_a_file() {
         let sparse = file("a".into(), 10 * CHUNK - 5, vec![2..4, 8..10]);
         let files = vec![sparse, file("b".into(), 9, Vec::new())];
         let manifest = Arc::new(Manifest::new(Shape::Contents, files).unwrap());
@@ -311,7 +311,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
         #[test]
-        fn extents_and_implied_bytes_tile_the_object(
+        fn extents_and_bytes_that_are_never_sent_tile_the_object(
             sizes in prop::collection::vec(
                 prop_oneof![0u64..3_000_000, LARGE - 2..LARGE + 2, Just(0)], 0..12),
             prefix in prop_oneof![Just(0), 1u64..3_000_000],

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_element_of_a_list_names_no_folder() {
+    fn an_empty_element_of_a_list_of_etags_matches_no_folder() {
         let folder = Version { etag: String::new(), modified: None };
         for (name, value, expected) in [
             (header::IF_MATCH, "\"a\",,\"b\"", Judged::Failed),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_count_only_for_the_version_that_if_range_names() {
+    fn ranges_are_permitted_only_for_the_version_that_if_range_names() {
         let count = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::IF_RANGE, HeaderValue::from_str(value).unwrap());

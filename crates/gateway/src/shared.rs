@@ -239,7 +239,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_limit_counts_again_after_a_minute() {
+    fn a_limit_allows_reports_again_after_a_minute() {
         let start = Instant::now();
         let mut minute = Minute::starting(start);
         let mut allowed = |at: Duration| (0..100).filter(|_| minute.allows(start + at)).count();

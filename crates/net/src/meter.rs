@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgiven_key_starts_again() {
+    fn a_forgiven_key_has_no_charges_left() {
         let mut meter = Meter::new(TARIFF);
         for _ in 0..9 {
             meter.add(at(0), 'a');

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_repeats_and_reordering_are_handled() {
+    fn an_object_is_complete_in_spite_of_losses_repeats_and_reordering() {
         for suite in SUITES {
             let mut rig = rig(suite);
             let blocks = rig.layout.blocks();

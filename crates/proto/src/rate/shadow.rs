@@ -369,8 +369,8 @@ impl Shadow {
         // `part` is already corrected for the path's own loss, so the division below counts this
         // loss twice. If the loss counted once, `auto-grid` would have nine cells, instead of
         // three, in which a copy alone is more than 2 points below `Trains`.
-        // While a queue persists, our arrival rate is what the path gives us. The cap is never
-        // computed from less than the least capacity that the trains prove.
+        // While a queue persists, our arrival rate shows how much the path gives us. If the trains
+        // prove a higher capacity, the cap follows that capacity instead.
         let cap = |carries: f64| {
             let arrived = (self.part * carries).max(self.at_least(carries));
             DRAINS * arrived / (1.0 - self.path_loss().min(0.9))

@@ -106,7 +106,7 @@ fn the_originals_go_first_and_in_order_then_the_repairs() {
 }
 
 #[test]
-fn a_full_sender_blocks_skips_or_thins() {
+fn a_full_sender_refuses_a_frame_or_drops_the_new_or_the_oldest_waiting_frame() {
     let first_of = |overflow| {
         let mut sender = Sender::new(Settings { overflow, ..settings() });
         sender.offer(at(0), 1_440_000).expect("room");
@@ -139,7 +139,7 @@ fn frames_that_wait_or_are_being_sent_can_be_given_up() {
 }
 
 #[test]
-fn a_skipped_payload_counts_as_its_frames() {
+fn each_frame_of_a_skipped_payload_counts_as_skipped() {
     let mut sender = Sender::new(Settings { overflow: Overflow::Thin, ..settings() });
     sender.pass(3);
     assert_eq!(sender.skipped(), 3);
@@ -463,7 +463,7 @@ fn the_table_in_docs_streaming_shows_the_chosen_ways() {
 }
 
 #[test]
-fn time_left_for_sending_is_the_deadline_minus_the_path_one_pause_and_six_rounds() {
+fn time_left_for_sending_is_deadline_minus_path_delay_minus_pause_minus_six_rounds() {
     // Of 100 datagrams 10 are lost. A repair fails if the request or the repeated datagram is lost,
     // 1 − 0.9² = 19 %, so after six rounds 0.0005 datagrams are missing on average. A round takes a
     // round trip and 10 ms.

@@ -1,4 +1,5 @@
-//! The sending end of a flow of datagrams. With a code, repairs follow each group of datagrams.
+//! The sending end of a flow of datagrams. With an erasure code, repairs (datagrams that replace
+//! lost ones) follow each group of datagrams.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_wire_starts_immediately() {
+    fn an_idle_wire_sends_a_packet_immediately() {
         let mut wire = Serialiser::default();
         let now = Time::from_nanos(5_000);
         let left = wire.accept(now, Bytes::new(125), Some(GIGABIT), Bytes::new(125));

@@ -545,7 +545,7 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
 }
 
 #[test]
-fn with_the_table_a_burst_has_25_datagrams() {
+fn the_variant_fobs_table_sends_bursts_of_25_datagrams() {
     let setup = Setup { settings: Settings::default(), ..setup(1_000, 0) };
     // Sends everything that may leave at one instant; returns the number of blocks.
     let burst = |sender: &mut FobsSender, now: Time, sent: &mut Vec<Block>| {

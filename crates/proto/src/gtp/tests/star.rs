@@ -209,8 +209,8 @@ impl Star {
         }
     }
 
-    /// Asserts that at most four datagrams, or 1 % if that is more, of each honest sender count as
-    /// too fast.
+    /// Asserts that only a few datagrams of each honest sender count as too fast: at most four, or
+    /// 1 % if that is more.
     fn assert_honest_obey(&self) {
         for (flow, _) in self.paths.iter().filter(|(_, path)| path.lie.is_none()) {
             let came = self.accounting(*flow);

@@ -82,7 +82,7 @@ fn repairs_and_symbols_exceed_the_expected_losses_by_at_most_0_75_percent() {
 }
 
 #[test]
-fn first_sends_at_a_known_loss_ratio_get_symbols_before_done() {
+fn first_sends_at_a_known_loss_ratio_get_symbols_before_the_message_done() {
     // Without a further grant (of bytes that may be sent for the first time) the sender stops in
     // the second segment.
     let setup = Setup { grant: Bytes::new(600_000), ..coded(800, 400, 200) };

@@ -1,6 +1,6 @@
 //! The bridge between a room and its multicast group, at the server. An epoch is the time during
-//! which the members have the same keys. A new epoch begins after a member has left, or when the
-//! sender numbers are used up.
+//! which the members have the same keys; it gives each sender a number. A new epoch begins after a
+//! member has left, or when the numbers are used up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -76,8 +76,8 @@ struct State {
     /// The next sender's number; an epoch uses none twice.
     next: u32,
     speaking: u32,
-    /// Senders of this and the previous epoch, by epoch and number. The cell has the messages lost
-    /// under this number that [`Sender::lost`] includes.
+    /// Senders of this and the previous epoch, by epoch and number. The cell counts the messages
+    /// lost under this number, as far as [`Sender::lost`] already includes them.
     senders: BTreeMap<(u64, u32), (Rc<Sender>, Cell<u64>)>,
     began: Instant,
     due: Option<Instant>,
