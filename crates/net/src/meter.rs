@@ -18,8 +18,8 @@ pub struct Tariff {
     pub each: Span,
     /// Up to this charge a key is within its limit.
     pub free: Span,
-    /// The longest charge of one event. After its last event a key exceeds its limit for at most
-    /// this time.
+    /// The longest charge of one event. A key exceeds its limit for at most this time after the
+    /// key's last event.
     pub longest: Span,
 }
 

@@ -78,8 +78,8 @@ fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<
     Ok(which.map(|word| reported[word]))
 }
 
-/// Reads a socket option into `words`, only its beginning if `words` is shorter; returns the words
-/// that the kernel wrote.
+/// Reads a socket option into `words`; returns the words that the kernel wrote. If the option is
+/// longer than `words`, reads only the option's beginning.
 fn ask(
     socket: impl AsFd,
     level: libc::c_int,

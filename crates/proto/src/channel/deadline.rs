@@ -92,11 +92,11 @@ pub struct Cover {
     pub wait: Span,
 }
 
-/// Returns a code for `per_second` datagrams a second over a hop; `None` if no time remains. A
-/// group collects datagrams for half of the time that remains of `deadline` after RTT/2 + jitter.
-/// The jitter counts as at most a quarter of the deadline. The group has as many repairs as
-/// [`plan`] gives a stream's frame of the same length, or one for each datagram if no number is
-/// enough; at most 32.
+/// Returns a code for `per_second` datagrams a second over a hop; `None` if no time remains. The
+/// time that remains is the deadline minus half a round trip minus the jitter; the jitter counts as
+/// at most a quarter of the deadline. A group collects datagrams for half of the time that remains.
+/// The group has as many repairs as [`plan`] gives a stream's frame of the same length, or one for
+/// each datagram if no number is enough; at most 32.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
     if wait == Span::ZERO {

@@ -156,8 +156,8 @@ fn check_all() {
     assert!(sum(|met| met.cross_traffic) > 0, "{met:?}");
 }
 
-/// The features of a link. The patterns name every field and variant, so this file does not compile
-/// with a new one until its pattern says whether the new one is drawn.
+/// The features of a link. The patterns name every field and variant. With a new field or variant,
+/// this file does not compile until a pattern says whether the new one is drawn.
 fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
     let LinkSpec {
         rate,
