@@ -81,7 +81,8 @@ fn without_user(destination: &str) -> &str {
     destination.rsplit('@').next().unwrap_or(destination)
 }
 
-/// If ssh did not reach `host:PORT`, the user probably meant a server's port.
+/// Adds advice if ssh could not reach the host of `host:PORT`. The PORT was read as a path, but the
+/// user probably meant a server's port.
 pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
     let is_meant = error.kind == ErrorKind::Unreachable && error.what.contains("cannot reach");
     let meant = places.iter().filter(|_| is_meant).find_map(|place| match place {
@@ -121,8 +122,8 @@ pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     }
 }
 
-/// Each pin with a name must name one of the servers, no server may have pins with different ids
-/// for the same name, and all pins without a name must have the same id.
+/// Checks three rules: each pin with a name names a server of the command; pins with the same name
+/// have the same id; and all pins without a name have the same id.
 fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
     let usage = |what: String, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     let servers = || {

@@ -233,7 +233,7 @@ fn the_first_train_is_sent_whole_even_on_a_short_path() {
 }
 
 #[test]
-fn without_a_rate_the_first_train_shows_it() {
+fn without_a_given_rate_the_sender_takes_nine_tenths_of_the_first_trains_rate() {
     let free = Setup { rate: None, ..setup(100_000) };
     let mut out = Out::new(&free);
     let train = out.run_until(Time::ZERO);
@@ -362,7 +362,7 @@ fn blocks_present_already_are_no_gap() {
 }
 
 #[test]
-fn the_release_reports_all_missing_blocks_each_20_ms_and_signals_each_200() {
+fn the_release_reports_missing_blocks_every_20_ms_and_sends_a_signal_every_200_ms() {
     let mut inn = In::<SabulOrnlReceiver>::new(&setup(1000));
     inn.arrive(ms(1), [0, 1, 5]);
     assert_eq!(inn.lost(ms(1)), [2..5]);
@@ -452,7 +452,7 @@ fn a_new_sender_waits_a_second_for_an_answer() {
 }
 
 #[test]
-fn each_signal_of_the_release_ends_an_interval_once_and_the_paper_has_no_signal() {
+fn a_signal_ends_an_interval_once_in_the_release_and_is_refused_by_the_papers_sender() {
     let (signal, open) = (Control::Sync(Sync { sequence: 1 }), Setup { rate: None, ..setup(100) });
     let mut out = Out::of(SabulSender::release(&open));
     out.run_for(10);

@@ -1,5 +1,5 @@
 //! The rates that SABUL's two rate controls set: the control of the paper, and the control of the
-//! release that Oak Ridge measured.
+//! release that Oak Ridge measured. The release sets the rate by the delay between two datagrams.
 
 use super::*;
 use crate::sabul::rate::{PaperRate, RateControl};
@@ -21,7 +21,7 @@ fn per_sync(control: &dyn RateControl) -> f64 {
 }
 
 #[test]
-fn the_increase_is_the_papers_table() {
+fn the_increase_at_each_rate_is_that_of_the_papers_table() {
     // "If the MTU is 1500 bytes, the increase parameters are: 1Mbps < S <= 10Mbps, inc = 0.01;
     // 10Mbps < S <= 100Mbps, inc = 0.1; 100Mbps < S <= 1000Mbps, inc = 1; and so on."
     let table = [
@@ -44,7 +44,7 @@ fn the_increase_is_the_papers_table() {
 }
 
 #[test]
-fn the_increase_is_a_byte_at_least() {
+fn the_increase_is_at_least_one_byte_per_interval() {
     let mut control = paper(0.05);
     let before = per_sync(&control);
     control.on_interval(1, 0);

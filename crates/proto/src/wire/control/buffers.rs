@@ -1,5 +1,5 @@
-//! Messages of a protocol that moves an object buffer by buffer (RFC 998). Buffers are numbered
-//! from the start of the object.
+//! Messages of NETBLT (RFC 998), which moves an object buffer by buffer. Buffers are numbered from
+//! the start of the object.
 
 use super::{Report, WireError};
 use crate::time::Span;
