@@ -144,7 +144,7 @@ pub(crate) static GRID: Experiment = Experiment {
               emulator share two cores, so start and end of a copy take some hundredths of a \
               second longer than in the simulator.",
     learned: "The column `from simulated` shows how far values over real sockets differ from \
-              simulated ones, for a protocol that is alone on its path. Over the whole grid, real \
+              simulated ones, for a protocol that is alone on its path. In all rows, real \
               copies by RBUDP are slower by {-least [RBUDP, * | from simulated] | 1} % at most, \
               because a copy also does other work than sending. They are faster by {most [RBUDP, * \
               | from simulated] | 1} % at most, because chance decides which packets are lost. On \

@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_tells_how_many_entries_there_are_at_the_top() {
+    fn a_manifest_whose_entries_at_the_top_contradict_its_shape_is_refused() {
         let sound = |shape, listed: Vec<Listed>| Manifest::new(shape, listed).is_ok();
         let folder = || listed("a", Kind::Folder);
         assert!(sound(Shape::File, vec![file("a", 1)]) && !sound(Shape::File, vec![]));

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_read_is_disconnected_and_one_that_leaves_is_not() {
+    fn a_client_that_does_not_read_is_reported_as_disconnected_and_one_that_leaves_is_not() {
         assert_eq!((disconnected(false), disconnected(true)), (vec![200], Vec::new()));
     }
 }

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_wakes_late_loses_nothing() {
+    fn a_driver_that_sometimes_wakes_late_keeps_the_mean_rate() {
         for mbps in [10, 1_000, 4_000] {
             let rate = Rate::from_mbps(mbps);
             let mut turn = 0u64;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_always_wakes_late_and_sometimes_sleeps_long_loses_nothing() {
+    fn a_driver_that_always_wakes_late_and_sometimes_sleeps_long_keeps_the_mean_rate() {
         for mbps in [100, 1_000, 6_000] {
             let rate = Rate::from_mbps(mbps);
             let mut turn = 0u64;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn catching_up_is_bounded_in_rate_and_by_the_credit() {
+    fn catching_up_is_limited_by_the_catch_up_rate_and_by_a_credit_of_10_ms() {
         let rate = Rate::from_mbps(1_000);
         for stall in [5, 10, 500] {
             let mut woken = false;

@@ -41,8 +41,8 @@ fn lossy(loss: f64) -> Channel {
     Channel { loss, ..Channel::perfect(RTT / 2) }
 }
 
-/// The shortest possible duration of the flow at this loss as a share of its actual duration, and
-/// the flow's waste.
+/// Runs the flow. Returns how full it kept the path, and its waste. A flow that keeps the path full
+/// (1.0) takes the shortest time that is possible at this loss.
 fn fullness(rig: &mut Rig, loss: f64) -> (f64, f64) {
     rig.run(Span::from_secs(600));
     let flow = &rig.flows[0];

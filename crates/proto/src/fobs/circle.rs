@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_a_segment_removes_its_stretches_only() {
+    fn forgetting_a_segment_removes_its_own_stretches_and_no_others() {
         for (forgotten, kept, rest) in [(0, 10..12, 2), (1, 0..4, 3)] {
             let mut circle = circle();
             send(&mut circle, ms(0), 0, 0..4, 0);

@@ -226,8 +226,8 @@ mod tests {
             let mean = (1.0 - bad) * good_loss + bad * bad_loss;
             assert!((chain.mean() - mean).abs() < 1e-12);
             let fates = fates(&Loss::GilbertElliott(chain), 1500, n);
-            // The covariance of two fates k packets apart is memory^k times the variance between
-            // the states; the sum widens the margin.
+            // The losses of two packets have a covariance: memory^k · `states`, where k is their
+            // distance. The sum of these covariances over all k widens the margin.
             let memory = 1.0 - worsens - recovers;
             let apart = bad_loss - good_loss;
             let states = apart * apart * bad * (1.0 - bad);

@@ -58,9 +58,9 @@ pub struct Pass {
     pub lease: u32,
 }
 
-/// The speed of the receiving host's network card. A sender by FOBS without a fixed rate limits its
-/// rate to the slower of its own card and this one. Sent once, before any data; not sent if the
-/// data pass no card or the card reports no speed.
+/// The speed of the receiving host's network card. A sender by `fobs-table` without a fixed rate
+/// limits its rate to the slower of its own card and this one. Sent once, before any data; not sent
+/// if the data pass no card or the card reports no speed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Card {
     /// The card's capacity for UDP payload in full datagrams, in bits a second.

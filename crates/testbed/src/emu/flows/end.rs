@@ -86,8 +86,8 @@ impl FlowEnd {
         if self.took == Span::ZERO { Rate::ZERO } else { self.delivered / self.took }
     }
 
-    /// Unnecessary data as a share of the necessary data. Necessary are the blocks of a finished
-    /// flow, if their number is known; for other flows, the data sent for the first time.
+    /// Unnecessary data as a share of the necessary data. The necessary data of a finished flow are
+    /// its blocks, if their number is known; those of any other flow are its first sends.
     pub fn waste(&self) -> Option<f64> {
         let FlowCounts { sent, retransmitted, blocks, .. } = self.counts;
         let (sent, again) = (sent?, retransmitted?);
