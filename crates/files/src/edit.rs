@@ -1,7 +1,7 @@
 //! Creates, replaces, renames and removes single files and folders below a root. Each change is
-//! atomic for readers, with two exceptions: the removal of a folder with content, and the
-//! replacement of a folder or by a folder. A name that is reserved for partial files is refused
-//! with `PermissionDenied`, a path without a name with `InvalidInput`.
+//! atomic for readers, with two exceptions: the removal of a folder with content, and a replacement
+//! in which the old or the new entry is a folder. A name that is reserved for partial files is
+//! refused with `PermissionDenied`, a path without a name with `InvalidInput`.
 
 use std::io;
 use std::path::Path;
@@ -76,8 +76,8 @@ impl NewFile {
     ///
     /// # Errors
     /// `AlreadyExists` if the name exists and `replaces` is false; the error of `judge`, or the
-    /// system's error. An existing file stays unchanged, except after a failed sync of the
-    /// folder: the new file has replaced it.
+    /// system's error. An existing file stays unchanged, with one exception: if only the sync of
+    /// the folder fails, the new file has already replaced it.
     pub fn finish_if<T>(
         mut self,
         replaces: bool,

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_need_a_unit() {
+    fn spans_need_a_unit_except_zero() {
         assert_eq!(parse_span("100ms"), Ok(Span::from_millis(100)));
         assert_eq!(parse_span("1.5s"), Ok(Span::from_millis(1_500)));
         assert_eq!(parse_span("5m"), Ok(Span::from_secs(300)));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_and_ratio_are_the_same_loss() {
+    fn a_loss_may_be_written_in_percent_or_as_a_ratio() {
         assert_eq!(parse_loss("0.1%").unwrap().get(), parse_loss("0.001").unwrap().get());
         assert_eq!(parse_loss("12 %").unwrap().get(), 0.12);
         assert!(parse_loss("12").unwrap_err().contains("more than 1"));

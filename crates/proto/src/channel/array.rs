@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_comes_back() {
+    fn a_parsed_array_has_the_shape_and_values_that_were_written() {
         for shape in [&[][..], &[0], &[6], &[2, 3], &[1, 1, 6], &[3, 0, 9]] {
             let count: usize = shape.iter().product();
             let values: Vec<u16> = (0..count as u16).collect();

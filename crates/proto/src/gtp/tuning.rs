@@ -46,8 +46,8 @@ tuning! {
     /// Rate above which a sender counts as too fast, as a share of the requested rate. Above 1,
     /// because queues release packets in bursts.
     too_fast: f64 = 1.25;
-    /// Burst allowance, as a multiple of the data that the sender may have in hand: the path may
-    /// have held these data back.
+    /// Largest burst of arrivals that does not count as too fast, as a multiple of the data that the
+    /// sender may have in hand. The path may hold such data back and release them together.
     at_once: f64 = 2.0;
     /// Maximum number of regular requests a second to all senders together.
     requests: u64 = 10_000;
@@ -70,7 +70,8 @@ tuning! {
     /// Longest round-trip time that the receiver accepts from a sender, because the longest one
     /// sets the pace of all flows.
     longest_rtt: Span = Span::from_secs(2);
-    /// Each answer shortens the remembered delay of a slower answer by 1 / `answers`.
+    /// The remembered delay of the slowest recent answer shrinks by 1 / `answers` with each further
+    /// answer.
     answers: u64 = 8;
     /// Length of the window for the shortest round-trip time; the current window and the one before
     /// count.
@@ -79,7 +80,9 @@ tuning! {
     /// empties its buffers (drain rate). Above 1, because a drain rate measured on requested data
     /// must not fix the flow at that rate.
     drain: f64 = 1.1;
+    /// Minimum length of a control interval. At its end all flows' estimates and targets are updated.
     shortest_interval: Span = Span::from_millis(30);
+    /// Maximum length of a control interval, unless the requests to many flows take longer.
     longest_interval: Span = Span::from_secs(3);
     /// Minimum relative change that makes a sender report its round-trip time.
     rtt_change: f64 = 0.125;
