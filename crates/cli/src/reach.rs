@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_server_or_an_ssh_host_and_an_address_with_a_port_gets_advice() {
+    fn a_host_is_a_server_or_an_ssh_host_and_a_host_with_a_port_gets_the_advice_to_write_lh() {
         let read = |text: &str| parse_host(text).map(|place| place.to_string());
         assert_eq!(read("lh://h:9").unwrap(), "lh://h:9/");
         assert_eq!(read("me@h").unwrap(), "me@h:");

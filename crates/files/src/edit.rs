@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_content_that_cannot_be_removed_is_named_and_the_move_is_complete() {
+    fn replaced_content_that_cannot_be_removed_is_reported_by_name_and_the_move_succeeds() {
         let is_root = rustix::process::geteuid().is_root();
         need!(skip::unless(!is_root, "root may remove everything"));
         let top = tempfile::tempdir().unwrap();

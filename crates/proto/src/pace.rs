@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_burst_sent_in_parts_still_leaves_without_a_pause() {
+    fn a_fixed_burst_that_is_sent_in_parts_leaves_without_a_pause() {
         let mut pacer = Pacer::new(Rate::from_mbps(100), DATAGRAM);
         pacer.fix_burst(25);
         for (sent, left) in [(7, 18), (7, 11), (1, 10)] {

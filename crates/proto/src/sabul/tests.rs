@@ -323,7 +323,7 @@ fn a_late_block_is_reported_lost_and_its_repair_is_a_duplicate() {
 }
 
 #[test]
-fn the_report_of_a_gap_is_due_immediately_even_without_pending_repetitions() {
+fn the_first_report_of_a_gap_is_due_immediately_although_the_acknowledgement_is_due_later() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0]);
     inn.said(ms(0));

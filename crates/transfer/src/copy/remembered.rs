@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_of_both_round_trips_counts_where_both_were_measured() {
+    fn the_shorter_of_the_two_measured_round_trip_times_is_stored() {
         let rtt = |millis| {
             found(|summary| summary.rtt = Span::from_millis(millis)).map(|found| found.rtt)
         };

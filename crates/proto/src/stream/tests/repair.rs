@@ -243,7 +243,7 @@ fn the_newest_64_mib_of_sent_frames_are_kept() {
 }
 
 #[test]
-fn a_late_symbol_of_an_older_frame_delays_its_request_by_2_ms_only() {
+fn a_late_symbol_of_an_older_frame_moves_the_frames_request_to_2_ms_after_the_symbol() {
     let mut receiver = patient();
     let head = |frame, index| Head {
         repairs: 0,

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_whose_runs_take_1100_bytes_covers_its_whole_slice() {
+    fn a_report_with_1100_bytes_of_runs_covers_its_slice_and_with_more_becomes_a_bitmap() {
         let end = |count| {
             let missing = (0..count).map(|n| 2 * n..2 * n + 1);
             let report = Report::fill(3, 1, 0..60_000, missing);
