@@ -15,8 +15,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Marks as fitted each row that has a published value and that `which` selects: an input of
-    /// its run was derived from this value.
+    /// Marks rows as fitted: those with a published value that `which` selects. A row is fitted if
+    /// an input of its run was derived from the published value.
     pub(crate) fn fitted(mut self, which: impl Fn(&Row) -> bool) -> Table {
         let rows = self.rows.iter_mut().filter(|row| row.published.is_some() && which(row));
         rows.for_each(|row| row.fitted = true);

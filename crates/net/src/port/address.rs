@@ -14,7 +14,7 @@ use crate::sealing::seal::SEALED_OVERHEAD;
 use crate::socket::Path;
 use crate::zone;
 
-/// A random number that only a receiver at an address can echo.
+/// A random number, sent to an unvalidated address. Only a receiver at that address can echo it.
 pub type Challenge = [u8; 16];
 
 /// Bytes of the datagram that carries a challenge.

@@ -93,7 +93,7 @@ impl Cursor {
     pub fn position(&self) -> u64 {
         match self.mode {
             Mode::Reliable if !self.before.is_empty() => self.next | INCOMPLETE,
-            // The other keys of the round would be missing until their next change.
+            // After `next`, the keys left in the round would be missing until their next change.
             Mode::Latest if !self.due.is_empty() => self.round,
             _ => self.next,
         }

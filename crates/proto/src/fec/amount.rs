@@ -23,7 +23,7 @@ impl Losses {
     }
 
     /// The share `ratio` of all packets is lost, `burst` in a row on average. Independent losses
-    /// have bursts of 1 / (1 − ratio), which is the minimum of `burst`.
+    /// have bursts of 1 / (1 − ratio); a smaller `burst` counts as this value.
     pub fn bursty(ratio: LossRatio, burst: f64) -> Losses {
         let shortest = 1.0 / (1.0 - ratio.get());
         Losses { ratio, burst: if burst > shortest { burst } else { shortest } }
@@ -100,8 +100,8 @@ impl Course {
 /// fails if more than m of its `originals` + m packets are lost. With k originals, independent
 /// losses of ratio L, and ε = `epsilon`, this is P(Bin(k + m, L) > m) ≤ ε.
 ///
-/// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], if `epsilon` is not a number, or if
-/// [`MAX_REPAIRS`] do not suffice. An `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
+/// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], if all packets are lost, if `epsilon` is
+/// not a number, or if [`MAX_REPAIRS`] do not suffice. An `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
 pub fn repairs(originals: u16, losses: Losses, epsilon: f64) -> Option<u16> {
     let loss = losses.ratio.get();
     if originals == 0 || originals > MAX_ORIGINALS || loss >= 1.0 || epsilon.is_nan() {

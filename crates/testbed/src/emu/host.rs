@@ -18,8 +18,8 @@ use crate::link::ETHERNET_FRAMING;
 /// Frames in a device's queue; further ones are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
-/// Minimum for the maximum size of a TCP buffer: the machine's own maximum, often 4 MiB, would
-/// limit TCP's rate over a long path.
+/// The maximum size of a TCP buffer is raised to this many bytes. The machine's own maximum, often
+/// 4 MiB, would limit TCP's rate over a long path.
 const TCP_BUFFER: u64 = 64 << 20;
 
 /// The largest burst of a card in bytes: a super-packet with all its headers.

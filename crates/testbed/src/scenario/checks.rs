@@ -70,7 +70,8 @@ impl Scenario {
     /// - more than [`MAX_NODES`] hosts and routers, [`MAX_LINKS`] links or routes, or [`MAX_FLOWS`]
     ///   flows;
     /// - an impossible value, such as a rate of zero or an MTU below 576 bytes;
-    /// - an invalid route, a flow without a route there and back, or a host without a connection.
+    /// - an invalid route, a flow without a route there and back, or a host that no link connects
+    ///   to another host.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {

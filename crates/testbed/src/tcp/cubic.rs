@@ -1,10 +1,10 @@
 //! CUBIC's congestion avoidance (RFC 9438) as Linux has it. Windows are in segments.
 //!
-//! Linux computes how many segments must arrive for each increment of the window, as a whole
-//! number. While the window does not change, Linux updates this number at most every 32 ms. Linux
-//! evaluates the curve at most once per clock tick. If round trips are much shorter than 32 ms, the
-//! window therefore stays constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`,
-//! `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
+//! Linux increments the window after every N arrived segments; N is a whole number. While the
+//! window does not change, Linux updates N at most every 32 ms. Linux evaluates the curve at most
+//! once per clock tick. If round trips are much shorter than 32 ms, the window therefore stays
+//! constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 %
+//! loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 

@@ -2,8 +2,9 @@
 //!
 //! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
 //!   copies, `udp_watchdog` detects that UDP no longer passes.
-//! - `hooks` passes events to the user and cancels on request; `question` times the user's answers;
-//!   `summing` creates the summary, `observed` keeps the times of earlier attempts for it.
+//! - `hooks` passes events to the user and cancels on request; `question` measures how long the
+//!   user takes to answer; `summing` creates the summary, `observed` keeps the times of earlier
+//!   attempts for it.
 //! - `local` copies within this host, `http` copies from an HTTP server; both use `to_files`.
 //! - `crate::many` runs a copy from several sources, with one session for each source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports

@@ -503,7 +503,7 @@ fn the_length_counts_unanswered_edits_and_after_a_loss_unconfirmed_presence() {
 }
 
 #[test]
-fn a_late_edit_knows_the_version_of_an_earlier_edit_of_its_key_and_of_no_other_key() {
+fn only_an_edit_of_the_same_key_raises_the_version_that_a_waiting_edit_accepts() {
     let mut edits = Edits::default();
     let first = edits.add(wish("a", b"1"));
     edits.add(wish("b", b"2"));
