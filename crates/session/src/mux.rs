@@ -18,7 +18,8 @@ use yamux::{Config, Mode};
 use super::bytes::{In, Out};
 use crate::Error;
 
-/// Maximum number of open streams of a connection; over QUIC an eighth more.
+/// Maximum number of open streams of a connection. Over QUIC up to an eighth more are possible: see
+/// `ANNOUNCED` in `quic.rs`.
 pub(super) const STREAMS: usize = 16;
 
 /// Limit on unread bytes of a connection: 256 KiB for each stream, and the rest for streams that
@@ -48,7 +49,7 @@ enum Order {
 
 impl Mux {
     /// Returns a client's multiplexer, whose first bytes are `hello`. `welcomed` returns the input
-    /// after the server's welcome.
+    /// once the server has admitted the client.
     pub(super) async fn client(
         welcomed: impl Future<Output = Result<In, Error>> + Send + 'static,
         out: Out,

@@ -39,6 +39,7 @@ const SHARES: Span = Span::from_secs(30);
 const WATCHED: Span = Span::from_secs(10);
 /// When the rate changes, or the hole begins.
 const CHANGES: Span = Span::from_secs(4);
+/// How long the hole lasts, in which the path delivers nothing.
 const HOLE: Span = Span::from_secs(2);
 /// Share of a path's rate for plain UDP and short TCP connections.
 const OTHERS: f64 = 0.3;

@@ -146,8 +146,8 @@ impl Extra {
 }
 
 /// Waits until the clock that dates changes is later than `begun`. A file that another copy
-/// finishes afterwards then has a later change time. Returns false if the clock is not later than
-/// `begun` after `most` milliseconds.
+/// finishes afterwards then has a later change time. Returns false if the clock does not
+/// pass `begun` within about `most` milliseconds.
 fn pass_tick(file: &dyn File, begun: FileTime, most: u64) -> io::Result<bool> {
     for length in 1..=most {
         // No event reports a tick of this clock; only a change of a file shows the time.
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_names_as_the_limit_may_be_deleted_if_the_source_has_a_file() {
+    fn names_up_to_the_limit_may_be_deleted_if_the_source_has_a_file() {
         let place = Place::Ambient("there".into());
         let why = |most, count, has_file| {
             let planned = Deleted { count, ..Deleted::default() };

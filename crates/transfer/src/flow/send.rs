@@ -47,7 +47,7 @@ const TOGETHER: Span = Span::from_millis(20);
 const ALIVE: Span = Span::from_millis(250);
 
 /// If more than one datagram in this many has arrived, the path has probably carried full
-/// datagrams: of a full chunk, which has at least 17 blocks, only the last block can be short.
+/// datagrams. A full chunk has at least 17 blocks, and only its last block can be short.
 const SHORT_ONES: u64 = 16;
 
 pub(crate) enum SendCommand {
