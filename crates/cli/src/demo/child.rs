@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_progress_reports_move_the_bar() {
+    fn only_progress_events_are_reported_during_a_copy() {
         let finished = r#""resumed_bytes":0,"unread_files":0,"retransmitted":0,"seconds":1.0"#;
         let output = [
             r#"{"event":"start"}"#,

@@ -43,7 +43,7 @@ pub(crate) struct ReflectArgs {
     /// root may be able to change it. SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     allow_file: Option<PathBuf>,
-    /// Link the room of this name to the same room at another server; may be repeated
+    /// Link a room of this server to the room of the same name at HOST; may be repeated
     #[arg(long, value_name = "lh://HOST/ROOM")]
     link: Vec<Location>,
     /// Accept only a server with this id for --link. HOST=ID pins one of several servers

@@ -15,7 +15,7 @@ pub(crate) struct Apart {
 }
 
 impl Apart {
-    /// Runs the shell command `mount` in the namespace before the program.
+    /// `mount` is a shell command that runs in the namespace before the program.
     fn with(mount: &str) -> Result<Apart, Skipped> {
         let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
         let mut allowed = Command::new("unshare");

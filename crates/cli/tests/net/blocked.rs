@@ -175,7 +175,7 @@ fn the_first_data_leave_with_the_request_without_waiting_for_an_answer() {
     }
 }
 
-/// When the data arrive, the server knows only the client's address.
+/// When the data arrive, the server knows the client's address, but no request.
 #[test]
 fn data_that_arrive_during_the_handshake_are_kept() {
     const BEFORE: usize = 100;

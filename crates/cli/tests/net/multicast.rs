@@ -264,7 +264,7 @@ fn overheard(stranger: &UdpSocket) -> Vec<u8> {
 }
 
 #[test]
-fn a_stranger_reads_nothing_of_a_group_and_brings_nothing_into_it() {
+fn a_stranger_can_neither_read_messages_of_a_group_nor_inject_any() {
     let one = One::new(1);
     let server = one.reflect(&one.host("r"), &[&one.allow()]);
     let stranger = one.stranger();
@@ -332,7 +332,7 @@ fn two_bridges_in_one_group_pass_each_message_once() {
 }
 
 #[test]
-fn a_member_that_loses_its_right_loses_the_key() {
+fn a_group_gets_a_new_key_when_a_member_loses_its_right() {
     let one = One::new(3);
     let other = one.host("other");
     let list = one.scratch.path().join("allowed");

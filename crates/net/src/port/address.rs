@@ -112,9 +112,10 @@ impl AddressRule {
         }
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
-            // The newest unvalidated address counts, so an old path that still delivers cannot
-            // delay a move. But each address stays pending for at least `hold`, which doubles at
-            // each replacement, so an echo finally arrives before another address takes over.
+            // The newest unvalidated address becomes the pending one, so an old path that still
+            // delivers cannot delay a move. But each address stays pending for at least `hold`,
+            // which doubles at each replacement. So an echo finally arrives before another address
+            // takes over.
             if let Some(pending) = &self.pending {
                 if now.since(pending.since) < self.hold {
                     return Advice::Nothing;

@@ -1,8 +1,8 @@
 //! Opening: verifies received datagrams and decrypts them into place.
 //!
 //! The checks, cheapest first: the replay window, the epoch's key, the cipher. (An epoch is a range
-//! of 2²³ packet numbers with one key.) Only a datagram that opened moves the window or the epoch,
-//! so a forged number moves neither.
+//! of 2²³ packet numbers with one key.) Only an opened datagram moves the window or the epoch, so a
+//! forged number moves neither.
 
 use std::fmt;
 
@@ -291,8 +291,8 @@ impl Opener {
         }
     }
 
-    /// Notes that a datagram opened under the key at `place`. If the key belongs to a later epoch
-    /// than the current key, it becomes the current key.
+    /// Notes that the key at `place` has opened a datagram. A key of a later epoch then becomes the
+    /// current key.
     fn adopt(&mut self, now: Time, place: KeyPlace) {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);

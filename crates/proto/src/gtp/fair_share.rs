@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn without_other_traffic_the_link_is_ours_but_for_the_least_part() {
+    fn without_other_traffic_our_flows_get_all_of_the_link_except_the_least_part() {
         assert_eq!(settle(&mut FairShare::default(), 0, 0, &[(LINK, 1.0)]), 990.0);
     }
 

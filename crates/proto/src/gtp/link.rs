@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_card_is_a_ceiling_and_all_of_it_is_used_after_a_train_nearly_as_fast() {
+    fn a_train_nearly_as_fast_as_the_card_raises_the_capacity_to_the_cards_speed_but_no_more() {
         let (mut link, mut capacity) = (card(1000), found(450e6));
         assert!(!link.on_train(&mut capacity, 500e6));
         assert_eq!(origin(&link, &capacity), (450, Origin::Found));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_set_beside_known_traffic_is_reached() {
+    fn other_traffic_does_not_reduce_a_limited_c_r_that_fits_beside_it() {
         for others in [10, 600] {
             let mut capacity = found(1e9);
             let mut link = with_others(&mut capacity, others);

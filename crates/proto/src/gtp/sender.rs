@@ -71,8 +71,8 @@ fn is_found(setup: &Setup) -> bool {
 /// Number of datagrams sent back to back at a flow's start (a train), known to both ends. If the
 /// receiver finds its capacity, the train consists of the early blocks, but has at least
 /// [`TRAIN_LEN`] and at most [`TRAIN_EVERY`] datagrams. The usual train is too short: at 1 Gbit/s a
-/// card delivers its 32 datagrams in 6 or 7 steps (distinct arrival times). A train shows a ceiling
-/// of the capacity only from 16 steps on.
+/// card delivers its 32 datagrams in 6 or 7 steps (distinct arrival times). Only a train of 16
+/// steps or more is exact enough to show a ceiling (an upper limit) of the capacity.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }
@@ -113,8 +113,9 @@ impl GtpSender {
         sender
     }
 
-    /// "In the connection setup stage …, both ends exchange resource availability, RTT, and sender
-    /// access bandwidth" (section 3.3); repeated on changes.
+    /// Sends the current offer at the start of the flow and on changes: "In the connection setup
+    /// stage …, both ends exchange resource availability, RTT, and sender access bandwidth"
+    /// (section 3.3).
     fn say_offer(&mut self) {
         self.offer.sequence += 1;
         self.end.say(Carrier::Reliable, Control::SenderOffer(self.offer));

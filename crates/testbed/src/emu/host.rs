@@ -184,8 +184,9 @@ pub fn available() -> Result<(), String> {
     tried.map_err(|error| error.to_string())
 }
 
-/// If the process may not create network namespaces, makes it root of a user namespace, in which
-/// it may. The kernel allows this only before the process starts threads.
+/// If the process may not create network namespaces, makes the process root of a new user
+/// namespace, in which it may create them. The kernel allows this only before the process starts
+/// threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
     // Do not test this by creating a namespace in a new thread: after the join the kernel might
     // still count the thread, and refuse the user namespace.

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_round_trip_of_40_ms_a_window_of_20_segments_grows_as_reno_s_does() {
+    fn at_40_ms_a_window_of_20_segments_grows_as_fast_as_the_estimate_of_renos_window() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
         // One window of acknowledgements per round trip adds 3 (1 − β) / (1 + β) = 0.53 segments.
         for round in 0..20 {

@@ -434,7 +434,8 @@ impl Sending {
         }
     }
 
-    /// Without keep-alives the other end would treat a path without data as closed.
+    /// Sends a keep-alive datagram if one is due. Without keep-alives the other end would treat a
+    /// path without data as closed.
     fn keep_alive(&mut self, now: Time) {
         if now.since(self.alive) >= ALIVE {
             self.alive = now;

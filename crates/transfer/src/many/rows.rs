@@ -86,7 +86,7 @@ impl Rows {
         self.rows()[number].name.clone()
     }
 
-    /// Has no effect on a source that has ended: done, failed, or silent at its end.
+    /// Sets the state of a source, unless the source has ended: done, failed, or silent at its end.
     pub(super) fn set_state(&self, number: usize, state: SourceState) {
         self.rows()[number].set_state(state);
     }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_ends_silently_is_lost_and_no_longer_connected() {
+    fn a_source_that_is_silent_at_its_end_is_lost_and_no_longer_connected() {
         let rows = Rows::new(vec!["a".into()]);
         rows.set_state(0, SourceState::Receiving);
         rows.set_silent(0, true);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_proves_life_while_other_messages_arrive() {
+    fn a_late_answer_proves_that_a_client_lives_if_other_messages_arrive_before_it() {
         let (hooks, questions) = hooks();
         let mut lives = ask(&questions);
         hooks.tick().unwrap();

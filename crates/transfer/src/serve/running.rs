@@ -97,8 +97,8 @@ pub(super) async fn attend(
 ) -> Result<(), Error> {
     let client = client.called(server.door.name(&session.peer));
     (server.tell)(ServerEvent::Asked(client.clone()));
-    // Keep `begun` until the final message has been sent, because a shutdown waits until it is
-    // dropped.
+    // Keep `begun` until the final message has been sent, because a shutdown waits until `begun`
+    // is dropped.
     let begun = server.begin(session.peer, Some(access));
     let ended = match &begun {
         Ok(running) => answer(running, &mut session).await,
