@@ -74,7 +74,8 @@ impl Preface {
     }
 }
 
-/// Opens the other lanes of the stream of `first`. `tune` sets the options of each.
+/// Opens the other lanes of the stream whose first lane is `first`. `tune` sets the options of each
+/// new lane.
 pub(super) async fn connect(
     first: TcpStream,
     remote: SocketAddr,

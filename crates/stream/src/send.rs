@@ -218,8 +218,8 @@ impl Control {
     ) -> Result<Status, Error> {
         tokio::pin!(finished);
         let (mut next, mut retries) = (first, Retries::new(retry_for));
-        // A lost connection may interrupt the end. A future must not be polled again after it has
-        // returned.
+        // The connection may be lost after `finished` has returned. A future must not be polled
+        // again after it has returned, so its result is kept for the next connection.
         let mut frames = None;
         loop {
             let known = async {

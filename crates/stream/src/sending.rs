@@ -108,7 +108,8 @@ pub(crate) fn start(
         .map(|_| orders_end)
 }
 
-/// A payload that is being filled with frames. The core sends it as one frame.
+/// A payload that is being filled with frames. The core (the protocol's state machine) sends it as
+/// one frame.
 struct Filling {
     since: Time,
     frames: u32,

@@ -215,7 +215,8 @@ impl Large {
         let (folder, name) = ground.at(self.number)?;
         let is_it = |found: &store::Attributes| found.identity == identity;
         partial::rename(folder, &names::partial(&name), &name, self.file.as_deref(), is_it)?;
-        // If this sync fails, the sync of the file systems at the end decides.
+        // If this sync fails, the copy syncs the file systems at its end, and fails if that sync
+        // fails too.
         let synced = folder.sync();
         // If the removal fails, the next copy of a large file to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));

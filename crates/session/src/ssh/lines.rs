@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn after_64_kib_of_noise_a_line_is_found_and_after_more_none() {
+    fn a_line_is_found_after_up_to_64_kib_of_other_output_but_not_after_more() {
         for (more, found) in [("", &["switch"][..]), ("x\n", &[])] {
             let input =
                 ["x\n".repeat(MOST_NOISE / 2).as_str(), more, &Word::Switch.line()].concat();

@@ -108,8 +108,8 @@ pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
 
-/// Returns the addresses of the host name, those of the offer first. Leaves out addresses that only
-/// the offer names, because they may belong to another host.
+/// Returns the addresses of the host name; addresses that the offer also names come first. Leaves
+/// out addresses that only the offer names, because they may belong to another host.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();

@@ -47,8 +47,9 @@ pub struct Route {
     pub via: Vec<usize>,
 }
 
-/// Finds the route between two hosts: the scenario's, otherwise the one with the lowest delay, then
-/// with the fewest links, then with the links that the scenario lists first.
+/// Finds the route between two hosts: the scenario's route if there is one, otherwise the route
+/// with the lowest delay. Of routes with equal delay, the route with the fewest links is chosen,
+/// then the route whose links the scenario lists first.
 ///
 /// Only routers forward packets: no route leads through a host.
 #[derive(Clone, Debug)]

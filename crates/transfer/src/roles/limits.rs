@@ -1,5 +1,6 @@
-//! Limits on the sizes and carriers that the other end announces, checked before anything is
-//! allocated; and limits on data that were not requested, or are sent faster than requested.
+//! Limits on the sizes and carriers (datagrams or streams) that the other end announces, checked
+//! before anything is allocated; and limits on data that were not requested, or are sent faster
+//! than requested.
 
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segments_tally_fits_memory() {
+    fn a_segment_has_at_most_2_to_the_power_of_30_blocks() {
         // With blocks of 64 bytes, a chunk has 16,384 blocks, and 65,536 chunks have 2^30.
         let most = 65_536 * CHUNK;
         assert_eq!(judged(&sizes(most, 64), u64::MAX), Ok(()));

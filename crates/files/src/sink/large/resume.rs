@@ -50,7 +50,8 @@ impl Large {
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
-        // The source may have shrunk since the journal was written.
+        // The source may have shrunk since the journal was written, so the journal may be longer
+        // than a journal for the present size.
         let journal = read_journal(ground, number, size.max(found.size))?;
         let is_its = |journal: &Journal| journal.header == large.header;
         let valid = !distrust && journal.as_ref().is_some_and(is_its);
