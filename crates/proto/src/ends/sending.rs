@@ -44,8 +44,8 @@ pub struct SendingEnd {
     sent: SentLog,
     /// Highest packet number used, plus one. A pulse that reports a higher number is invalid.
     numbered: u64,
-    /// When something was last received, or if nothing was, when the first datagram left.
-    /// `None` before the first datagram left.
+    /// When something was last received; until then, when the first datagram left. `None` before
+    /// the first datagram left.
     last_received: Option<Time>,
     silent: bool,
     finished: bool,

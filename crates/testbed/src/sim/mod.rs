@@ -27,7 +27,7 @@
 //! [`stream::run`] runs a coded stream of frames over one link. [`updates::run`] runs state updates
 //! (small messages) over one link.
 //!
-//! Modules:
+//! Modules (an *agent* is one copy, TCP connection or UDP stream, with both its ends):
 //! - the run: `world` (the event loop), `begin` (a flow's agents), `copies` (arrivals for copies),
 //!   `others` (other traffic at a host), `ending` (accounts and outcome);
 //! - below it: `calendar` (the event queue), `fabric` (packets on links), `host` (receiving

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_attempt_writes_nothing_once_the_next_has_begun() {
+    fn an_earlier_attempt_writes_nothing_after_the_next_attempt_has_begun() {
         let written = Written::default();
         let output = Output::new(written.clone());
         let (mut old, _events) = open(&output, 9 * CHUNK, 1).unwrap();

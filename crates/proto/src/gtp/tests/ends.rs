@@ -269,7 +269,7 @@ fn a_message_for_a_sender_is_refused_by_a_receiver() {
 }
 
 #[test]
-fn the_cards_speed_is_the_capacity_if_a_train_less_one_step_reaches_three_quarters_of_it() {
+fn the_cards_speed_is_the_capacity_if_a_train_without_one_step_reaches_75_percent_of_it() {
     // 64 datagrams of 1,032 bytes, one every 100 µs, arrive at 82.56 Mbit/s. Without one of the 63
     // steps (distinct arrival times after the first) the rate is 81.25 Mbit/s. The cards have 109
     // and 108 Mbit/s, and three quarters of these are 81.75 and 81 Mbit/s.

@@ -1,5 +1,6 @@
 //! Every step of the controller, with exact values. A train is 32 datagrams sent back to back. An
-//! epoch is a series of datagrams sent at one rate. A ceiling is a rate that was too high.
+//! epoch is a series of datagrams sent at one rate. A ceiling is a rate that was too high. A try
+//! raises the rate, and a check lowers it, to learn whether the path or the sender causes a loss.
 
 use super::*;
 use crate::wire::Train;
@@ -66,7 +67,7 @@ fn feedback(pulse: &Pulse, min_rtt: Span, sample: Option<Span>) -> Feedback<'_> 
 }
 
 #[test]
-fn the_first_rate_is_a_share_of_a_timed_trains_rate_or_all_of_an_instant_trains_rate() {
+fn the_first_rate_is_a_share_of_the_trains_rate_or_32_datagrams_in_half_a_ms_without_timing() {
     let pulse = |train, highest| Pulse { train, highest, received: highest, ..Pulse::default() };
     let first = |train, highest| {
         first_rate(DATAGRAM, &pulse(train, highest), 0.9).map(|rate| rate.as_bps())
@@ -253,7 +254,7 @@ fn an_epoch_with_loss_is_longer_until_the_loss_is_beyond_doubt() {
 }
 
 #[test]
-fn loss_is_excess_beyond_the_paths_own_and_its_noise() {
+fn loss_is_excess_if_it_exceeds_the_paths_own_loss_plus_2_percent_plus_noise() {
     let is_excess = |own, loss, datagrams| {
         Trains { loss: own, ..up() }.is_excess(&Measure { datagrams, ..epoch(100.0, loss) })
     };
@@ -282,7 +283,7 @@ fn the_paths_own_loss_is_a_mean_over_the_last_epochs() {
 }
 
 #[test]
-fn the_capacity_is_arrivals_plus_own_loss_at_least_half_the_rate_and_at_most_the_rate() {
+fn the_capacity_counts_own_loss_as_arrived_and_lies_between_half_the_rate_and_the_rate() {
     let capacity = |own, delivered| {
         Trains { loss: own, ..up() }.capacity(&delivering(100.0, delivered)) / MBPS
     };
@@ -292,7 +293,7 @@ fn the_capacity_is_arrivals_plus_own_loss_at_least_half_the_rate_and_at_most_the
 }
 
 #[test]
-fn after_a_late_senders_loss_the_rate_stays_near_the_rate_that_lately_arrived() {
+fn after_a_late_senders_loss_the_rate_stays_near_the_rate_that_recently_arrived() {
     let lossy = delivering(104.0, 60.0);
     let (mut punctual, mut late) = (proven(100.0, 0), proven(100.0, 1));
     punctual.up(&lossy);
@@ -306,7 +307,7 @@ fn after_a_late_senders_loss_the_rate_stays_near_the_rate_that_lately_arrived() 
 }
 
 #[test]
-fn a_second_loss_of_a_punctual_sender_refutes_the_rate_that_lately_arrived() {
+fn a_second_loss_of_a_punctual_sender_refutes_the_rate_that_recently_arrived() {
     let (lossy, again) = (delivering(104.0, 60.0), delivering(97.0, 60.0));
     let after = |late| {
         let mut trains = proven(100.0, late);
@@ -376,7 +377,7 @@ fn the_loss_of_an_outage_does_not_change_the_rate() {
 }
 
 #[test]
-fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
+fn a_queue_that_we_fill_sets_a_ceiling_and_is_drained() {
     let known = |measure: Measure, seen: f64| {
         let mut trains = Trains { unchecked: 5, seen, ..up() };
         trains.up(&measure);
@@ -500,7 +501,7 @@ fn a_ceiling_is_believed_for_16_epochs_and_a_second() {
 }
 
 #[test]
-fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
+fn without_a_ceiling_the_rate_grows_by_guess_or_towards_the_rate_of_a_train() {
     let mut blind = up();
     for expected in [150.0, 157.0, 160.0, 160.0] {
         near(blind.higher(&epoch(100.0, 0.0)), expected * MBPS);
@@ -523,7 +524,7 @@ fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
 }
 
 #[test]
-fn a_try_that_could_not_be_made_becomes_a_check() {
+fn a_try_becomes_a_check_if_the_sender_did_not_send_enough_faster() {
     let before = epoch(100.0, 0.1);
     let after = |left: f64| {
         let mut trains = up();
@@ -623,7 +624,7 @@ fn a_queue_is_ours_if_it_is_long_and_grows() {
 }
 
 #[test]
-fn found_has_the_rate_its_time_and_the_paths_own_loss() {
+fn found_reports_the_rate_the_time_it_took_and_the_paths_own_loss() {
     let at = |millis| Time::ZERO + ms(millis);
     let mut trains = Trains::new(DATAGRAM, None);
     assert_eq!(trains.found(), Found { phase: Some(Phase::Start), ..Found::default() });
