@@ -272,7 +272,7 @@ fn small_files_that_already_have_their_final_names_are_not_sent_again() {
 }
 
 #[test]
-fn a_finished_copy_whose_client_missed_the_end_repeats_into_the_same_place() {
+fn a_repeat_of_a_copy_whose_client_missed_the_end_goes_to_the_same_place() {
     let ends = ends();
     write(ends.from.join("x/y"), b"y");
     let (x, new) = (ends.from.join("x"), ends.to.join("new"));

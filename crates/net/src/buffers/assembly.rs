@@ -241,10 +241,10 @@ impl Assembly {
         }
     }
 
-    /// Lends the places of up to `max` missing blocks of the chunk of block `number`, from that
-    /// block on. Replaces the content of `places`, and returns the chunk's buffer. Only the last
-    /// block may be shorter than the others. `None` if there is no such block, its chunk is
-    /// complete, or no buffer is left.
+    /// Lends the places of up to `max` missing blocks, from block `number` to the end of its chunk.
+    /// Replaces the content of `places`, and returns the chunk's buffer. Only the last block may be
+    /// shorter than the others. `None` if there is no such block, its chunk is complete, or no
+    /// buffer is left.
     pub(crate) fn lend(
         &mut self,
         number: u64,

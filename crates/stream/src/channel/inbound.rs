@@ -21,7 +21,7 @@ use crate::terms::{micros, written};
 /// The epoch that a subscriber announces. A flow of a channel has one set of keys: any number
 /// except 0 ("no keys yet") would do.
 const EPOCH: u64 = 1;
-/// Limit on queued messages; later ones are dropped.
+/// Maximum number of queued messages. A message that arrives while the queue is full is dropped.
 const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;

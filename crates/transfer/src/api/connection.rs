@@ -132,9 +132,9 @@ impl Connection {
         self.open_by(path.as_ref(), false, None).await
     }
 
-    /// Opens the file at `path`, and reads ranges of it as [`RemoteFile::read_ranges`]. One message
-    /// requests the file and the ranges, so the first bytes arrive a round trip earlier than after
-    /// [`Connection::open_file`].
+    /// Opens the file at `path`, and reads ranges of it as [`RemoteFile::read_ranges`] does. One
+    /// message requests the file and the ranges, so the first bytes arrive a round trip earlier
+    /// than after [`Connection::open_file`].
     ///
     /// # Errors
     /// As [`Connection::open_file`]; [`ErrorKind::Usage`]: a range ends before it begins.
@@ -176,7 +176,7 @@ impl Connection {
         Ok(RemoteFile::new(opened?, edit))
     }
 
-    /// Drops this handle, and waits until the connection is closed. The connection is closed once
+    /// Drops this handle, and waits until the connection is closed. The connection is closed when
     /// all handles and their calls are dropped. If a program exits without this call, the server
     /// may learn only by a timeout that the connection has ended.
     pub async fn close(self) {

@@ -182,7 +182,7 @@ async fn run(
     let shared = options.share.as_deref().map(Shared::open).transpose()?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());
-    // From now on, early datagrams are kept.
+    // From now on, datagrams that arrive before their flow is registered are kept.
     let port = data.handle();
     listener.on_arrival(move |address| port.expect(address));
     let memory = Budget::new(options.memory)?;
