@@ -445,7 +445,7 @@ mod tests {
     use longhaul_proto::endpoint::Origin;
 
     #[test]
-    fn the_summary_is_one_line_with_all_names_of_the_list_in_this_test() {
+    fn the_summary_is_one_line_and_contains_documented_fields() {
         let text = summary(&example(), 0);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_an_older_release_proves_nothing() {
+    fn a_journal_of_an_older_release_is_not_decoded() {
         let (_, mut bytes) = journal(3);
         bytes[..4].copy_from_slice(b"lhj1");
         assert_eq!(Journal::decode(&bytes), None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_beyond_the_end_of_the_file_is_ignored() {
+    fn a_record_of_a_chunk_beyond_the_end_of_the_file_does_not_count() {
         let (header, mut bytes) = journal(3);
         bytes.extend(header.encode_record(100, &[0; 32]));
         assert_eq!(Journal::decode(&bytes).unwrap().values.len(), 3);

@@ -73,7 +73,8 @@ pub struct Call {
     pub again: bool,
 }
 
-/// An item of a call. Each end may send 8 items, and as many more as the other end allows.
+/// An item: a further message of a call. Each end may send 8 items, and as many more as the other
+/// end allows.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Item {
     /// The number of the call.

@@ -103,8 +103,9 @@ impl Source {
         self.frame
     }
 
-    /// Takes a frame. Waits while the queue is full. The queue holds the unsent frames or, if the
-    /// stream drops frames, those that the sending thread has not read yet.
+    /// Takes a frame. Waits while the queue is full. The queue holds the unsent frames. If the
+    /// stream drops frames that come too fast, the queue holds only the frames that the sending
+    /// thread has not read yet.
     ///
     /// # Errors
     /// The stream has ended.

@@ -458,7 +458,7 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
 }
 
 #[test]
-fn a_window_bounds_the_kernels_tcp_to_a_window_each_round_trip() {
+fn a_window_limits_the_kernels_tcp_to_one_window_per_round_trip() {
     let rtt = Span::from_millis(50);
     let link = || LinkSpec::path(Rate::from_mbps(200), rtt);
     let emulation = need!(start(link(), link()));

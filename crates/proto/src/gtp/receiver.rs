@@ -125,8 +125,8 @@ impl GtpReceiver {
         if self.changed { self.next_change } else { Time::NEVER }
     }
 
-    /// Sets new targets for all active flows: at the end of an interval, after an update of the
-    /// estimates; otherwise because flows joined, left or changed.
+    /// Sets new targets for all active flows. At the end of an interval (`interval`), updates the
+    /// estimates first; otherwise flows have joined, left or changed.
     fn schedule(&mut self, now: Time, interval: bool) {
         let Some(rules) = self.rules else { return };
         if interval {

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_before_the_first_link_invalidates_a_run() {
+    fn a_run_is_invalid_if_1_percent_of_the_packets_waited_too_long_to_be_read() {
         let mut statistics = statistics();
         statistics.waited.count(Time::ZERO, Time::from_nanos(600_000), 100);
         statistics.waited.count(Time::ZERO, Time::from_nanos(50_000), 9_950);

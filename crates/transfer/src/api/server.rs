@@ -214,8 +214,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Opens the ports and serves on separate threads, until [`Server::shutdown`], until the
-    /// handle is dropped, or, with [`ServerBuilder::once`], until a transfer has ended.
+    /// Opens the ports and serves on separate threads. The server ends after
+    /// [`Server::shutdown`], or when the handle is dropped. With [`ServerBuilder::once`] it also
+    /// ends after a transfer.
     ///
     /// # Errors
     /// An option is invalid, a port is in use, or a file or folder of the options cannot be used.

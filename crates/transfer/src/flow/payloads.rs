@@ -79,8 +79,8 @@ impl Payloads {
         self.announced = Tally::new(self.announced.blocks());
     }
 
-    /// Returns the payload of `block`. Once all of a chunk was read, its digest is among those of
-    /// [`Payloads::take_digests`]. A file that cannot be read is not an error here; see
+    /// Returns the payload of `block`. After all of a chunk was read, [`Payloads::take_digests`]
+    /// returns the chunk's digest. A file that cannot be read is not an error here; see
     /// [`Payloads::new_failures`].
     pub(crate) fn payload(&mut self, layout: &Layout, block: Block) -> Result<&[u8], Error> {
         let chunk = layout.chunk_of(block);

@@ -1,9 +1,9 @@
 //! A file written in order, to a writer that cannot seek, such as standard output.
 //!
-//! Each chunk is verified before any of it is written. A chunk that arrives before an earlier one
-//! waits in separate memory, up to a limit. Further early chunks stay in the memory that the sender
-//! was granted. When they fill this memory, the sender pauses. The next attempt treats the written
-//! chunks as existing, and starts after them.
+//! Each chunk is verified before any of it is written. A chunk that arrives while an earlier chunk
+//! is missing (an *early* chunk) waits in separate memory, up to a limit. Further early chunks stay
+//! in the memory that the sender was granted. When they fill this memory, the sender pauses. The
+//! next attempt treats the written chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
