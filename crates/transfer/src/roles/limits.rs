@@ -167,7 +167,7 @@ mod tests {
         assert!(sent(3_000, 2_900).is_ok() && sent(50_000, 12_500).is_ok());
         let error = sent(50_000, 12_501).unwrap_err();
         assert!(error.kind == ErrorKind::Verification && error.what.contains("12501 datagrams"));
-        // The reason is the useless data, even if they also came too fast.
+        // The error names the useless data as the reason, even if these data also came too fast.
         let flood = ReceiverCounters {
             highest: 50_000,
             too_fast: 20_000,
