@@ -247,8 +247,8 @@ impl Receiving {
         }
     }
 
-    /// Checks that all blocks of a report are missing. For each chunk, the report may omit one
-    /// missing block per coded symbol of the chunk that has arrived.
+    /// Checks that a report names only missing blocks, and that it names them all. For each coded
+    /// symbol that has arrived, the report may omit one missing block of the symbol's chunk.
     fn names_enough(&self, report: &Report) {
         let (layout, named) = (&self.setup.layout, report.missing());
         let missing = self.missing(report);

@@ -207,7 +207,7 @@ fn a_program_that_is_just_reconnecting_is_not_evicted() {
         let (client, serving) = open.remove(0);
         drop(client);
         let _ = serving.await;
-        // Nothing here waits, so the server gets both beginnings at the same time.
+        // Nothing here waits, so the server gets both `Begin` messages at the same time.
         let (mut client, _serving) = begin(&calls, 0, false).await;
         let (other, refused) = begin(&calls, 8, true).await;
         let again = Call { again: true, ..call(1, "none") };
@@ -330,7 +330,7 @@ fn a_flood_of_calls_is_refused_and_all_streams_of_a_client_share_a_limit() {
 }
 
 #[test]
-fn a_client_without_a_right_to_a_method_is_refused_before_its_request_is_read() {
+fn a_client_without_a_right_to_a_method_is_refused_before_its_request_is_decoded() {
     block_on(async {
         let (here, there) = (duplex(1 << 10), duplex(1 << 10));
         let mut client = Session::over(SERVER, here.0, there.0);

@@ -149,9 +149,9 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // After its goodbye the other side needs no more data. A bulk stream waits nevertheless:
-        // its undelivered data use memory, and a server counts the stream towards its limit of bulk
-        // streams only until this function returns.
+        // After its goodbye the other side needs no more data. A bulk stream waits nevertheless,
+        // because its undelivered data use memory: a server counts the stream towards its limit of
+        // bulk streams only until this function returns.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}

@@ -94,7 +94,7 @@ fn coded_symbols_replace_lost_blocks() {
 }
 
 #[test]
-fn a_series_has_rate_arrival_rate_loss_and_phase_in_each_direction() {
+fn samples_of_a_series_have_the_sending_and_arrival_rates_the_loss_and_the_phase() {
     let wan = need!(Wan::new(link(20, 20, 0.05), MTU, 5_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--series", "--no-path-memory"]).end();

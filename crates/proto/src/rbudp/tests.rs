@@ -356,7 +356,7 @@ fn a_done_about_a_complete_segment_is_answered_once_with_an_empty_report() {
 }
 
 #[test]
-fn blocks_outside_the_layout_are_refused() {
+fn blocks_and_messages_outside_the_layout_are_refused() {
     let mut inn = In::new(&setup(4, 0));
     inn.done(ms(0), 1, 5, 3);
     inn.done(ms(0), 1, 0, 3);

@@ -308,7 +308,7 @@ fn impossible_messages_end_the_connection() {
 }
 
 #[test]
-fn each_code_has_its_number() {
+fn each_code_is_known_by_its_number_and_unknown_numbers_mean_failed() {
     assert_eq!(RpcError::new(RpcCode::Busy, "no room").to_string(), "no room");
     let all = RpcCode::ALL.into_iter().chain([RpcCode::Custom(0), RpcCode::Custom(u16::MAX)]);
     for code in all {

@@ -272,7 +272,8 @@ impl Receiving {
 
     /// After input: passes on complete chunks, raises the grant, and sends the core's messages.
     fn settle(&mut self, now: Time) {
-        // Publish the counters first: once the writer gets the last chunk, the transfer may end.
+        // Publish the counters first, because the transfer may end as soon as the writer gets the
+        // last chunk.
         if !self.finish_reported && self.core.is_finished(self.flow) {
             self.publish(now);
         }

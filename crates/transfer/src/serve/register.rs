@@ -106,10 +106,11 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Ends the transfer that this transfer resumes, and those older transfers of the same client
-    /// into the same place whose connections no longer answer. Waits at most [`ASKED`] for each
-    /// answer and for each end. To be called before this transfer writes. Returns whether an older
-    /// transfer into the same place, of any client, continues because its client still answers.
+    /// Ends the transfer that this transfer resumes. Also ends older transfers of the same client
+    /// into the same destination, if their connections no longer answer. Waits at most [`ASKED`]
+    /// for each answer and for each end. To be called before this transfer writes. Returns whether
+    /// an older transfer of any client into the same destination continues because its client still
+    /// answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -128,7 +129,7 @@ impl Registered<'_> {
         held
     }
 
-    /// Returns the earlier transfers into the same place, and the transfer that this transfer
+    /// Returns the earlier transfers into the same destination, and the transfer that this transfer
     /// resumes, each with its channel for questions.
     fn before(&self) -> Vec<(Earlier, mpsc::UnboundedSender<Question>)> {
         let transfers = self.register.transfers.borrow();
@@ -152,9 +153,9 @@ impl Registered<'_> {
 enum Earlier {
     /// Of the same client, and resumed by this transfer.
     Replaced,
-    /// Of the same client, into the same place.
+    /// Of the same client, into the same destination.
     Own,
-    /// Of another client, into the same place.
+    /// Of another client, into the same destination.
     Others,
 }
 
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_streams_of_a_transfer_are_bounded() {
+    fn a_transfer_gets_at_most_64_additional_streams() {
         let register = Register::default();
         let peer = crate::session::Identity::generate().id();
         let _registered = register.enter(peer, 7, 0, None, u32::MAX);
@@ -214,8 +215,8 @@ mod tests {
         assert_eq!(taken, 64);
     }
 
-    /// Answers the questions to a transfer whose client is alive if `lives`. Ends the transfer when
-    /// it has to give way.
+    /// Plays a transfer: answers `lives` to the question whether its client is alive, and ends when
+    /// the transfer has to give way.
     async fn transfer_of(mut registered: Registered<'_>, lives: bool) {
         let mut questions = registered.questions.take().unwrap();
         while let Some(question) = questions.recv().await {

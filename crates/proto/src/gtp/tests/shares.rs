@@ -199,7 +199,7 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 }
 
 #[test]
-fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
+fn a_host_that_reads_its_card_at_intervals_and_sometimes_sleeps_finds_its_capacity() {
     // At 100 Mbit/s a reading every 750 µs gives as many packets as one every 75 µs at 1 Gbit/s.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
@@ -263,7 +263,7 @@ fn a_capacity_is_found_without_an_early_train_as_well() {
 }
 
 #[test]
-fn a_link_that_slows_down_is_followed() {
+fn the_flows_adapt_to_a_link_that_slows_down() {
     let mut star = Star::new(100, settings(&[]));
     star.join(1, 20, 200);
     star.join(2, 40, 200);
@@ -291,7 +291,7 @@ fn a_queue_is_kept_short_by_delay_control() {
 }
 
 #[test]
-fn a_path_that_grows_from_10_to_200_ms_regains_its_share_within_five_seconds() {
+fn a_flow_whose_round_trip_grows_from_10_to_200_ms_regains_its_share_in_five_seconds() {
     let mut star = given(100);
     star.join(1, 10, 100);
     star.join(2, 10, 100);
