@@ -107,7 +107,7 @@ impl Page {
         page
     }
 
-    /// Replaces older emulated values, and records the reason for each case in `failed`. Cases
+    /// Replaces older emulated values, and records why each case in `failed` has failed. Cases
     /// without an outcome keep their values.
     pub fn emulated(
         &mut self,

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_filter_applies_in_any_order_with_globs() {
+    fn size_limits_apply_wherever_they_stand_among_the_globs() {
         use Filter::{Include, MaxSize, MinSize};
         let compiled = |filters: &[Filter]| CompiledFilters::new(filters).unwrap();
         let between = compiled(&[MaxSize(30), Include("*".into()), MinSize(10), MaxSize(20)]);

@@ -133,7 +133,7 @@ fn a_stream_survives_20_s_without_network_or_peer_and_delivers_no_old_frame() {
 }
 
 #[test]
-fn a_sender_that_ends_during_an_outage_ends_when_the_network_is_back() {
+fn a_sender_whose_frames_end_during_an_outage_succeeds_when_the_network_is_back() {
     let far = Far::new("stream=rw");
     let mut receiver = far.start(false, &["stream", "receive"]);
     let words = ["stream", "send", "--test-pattern", "--frame=1000", "--fps=50", "--frames=100"];
@@ -319,9 +319,9 @@ fn garbage_in_the_datagrams_of_a_stream_reaches_no_receiver_and_disturbs_no_stre
         for (block, payload) in garbage() {
             flow.send(block, &payload);
         }
-        // A frame of 250 bytes has symbols of 100, 100 and 50 bytes. Each of these symbols
-        // contradicts its head, or the head has too many repairs, or its frame is longer than the
-        // announced 1000 bytes.
+        // A frame of 250 bytes has symbols of 100, 100 and 50 bytes. Each case below is invalid:
+        // the symbol contradicts its head, the head has too many repairs, or the frame is longer
+        // than the announced 1000 bytes.
         let head = Head { frame: 9, index: 1, repairs: 0, length: 250, skipped: 0, at: 7 };
         for (head, symbol) in [
             (head, 99),

@@ -206,7 +206,7 @@ impl Reader {
     }
 }
 
-/// Follows the steps for which `may` is true, of a page with at least `least` steps.
+/// Follows the steps of a page for which `may` is true. The page must have at least `least` steps.
 fn follow(page: &str, least: usize, may: impl Fn(&Step) -> bool) -> Reader {
     let steps = steps(&text(page));
     assert!(steps.len() >= least, "{steps:?}");

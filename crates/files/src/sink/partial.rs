@@ -110,7 +110,7 @@ pub(super) fn remove_free(
 }
 
 /// Gives the partial file `partial` its final name, if `is_it` recognises the file. While `file` is
-/// locked, no other copy that can open the partial file removes it. Without a lock, another copy
+/// locked, no other copy that can open the partial file removes it. Before the lock, another copy
 /// may replace the partial file, so the check comes after the lock.
 pub(super) fn rename(
     folder: &dyn Folder,

@@ -87,7 +87,8 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Factor by which a clean epoch raises the rate if nothing is known.
 const GUESSED: f64 = 1.5;
-/// Factor of the first rate if jitter stretched the first train.
+/// Factor of a single raise of the first rate if jitter made the first train useless. The raise comes
+/// with the train's report if the train was stretched, otherwise with the first train.
 const DOUBLED: f64 = 2.0;
 /// Factor by which a clean epoch raises the rate after a ceiling was refuted, a raised rate was
 /// tried, or trains were timed poorly.
@@ -437,7 +438,8 @@ impl Trains {
     fn drain_queue(&mut self, measure: &Measure) {
         (self.mode, self.proven) = (Mode::Up, Proven::default());
         self.unchecked = 0;
-        // While the path's own loss is unknown, the lost datagrams count as if they had arrived.
+        // If the datagrams arrive stretched and the path's own loss is unknown, the lost datagrams
+        // count as if they had arrived.
         let is_new = measure.is_stretched() && self.seen == 0.0;
         let came = if is_new { measure.paced } else { self.capacity(measure) };
         // Stalls of the hosts look like a queue and must not cost most of the rate.
