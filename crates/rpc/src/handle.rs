@@ -236,7 +236,7 @@ impl Rpc {
         Ok(RpcStream { begun, items })
     }
 
-    /// Drops this handle and waits until the connection is closed. The connection is closed once
+    /// Drops this handle and waits until the connection is closed. The connection is closed when
     /// all handles and calls of this program are dropped. If a program exits without this call, the
     /// server may learn of the end only by a timeout.
     pub async fn close(self) {

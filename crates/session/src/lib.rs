@@ -346,7 +346,7 @@ impl Session {
         self.reader.expect_much();
     }
 
-    /// Prepares for sending the content of files; see [`FrameReader::expect_bulk`].
+    /// Prepares to send files or messages of a channel; see [`FrameReader::expect_bulk`].
     pub fn expect_bulk(&self) {
         self.reader.expect_bulk();
     }

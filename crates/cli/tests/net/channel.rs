@@ -242,7 +242,7 @@ fn a_frozen_subscriber_loses_messages_learns_how_many_and_delays_nobody() {
 }
 
 #[test]
-fn rights_are_by_prefix_and_mode_and_rights_to_streams_do_not_count() {
+fn a_right_covers_its_prefix_and_its_direction_and_a_right_to_streams_does_not_count() {
     let refused = |ended: Ended, why: &str| {
         let what = ended.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
         assert!(what.contains(why), "{ended}");

@@ -1,4 +1,5 @@
-//! A killed server, a frozen client or server, a slow receiver, and disks that hang or are slow.
+//! A killed server, a frozen client or server, a slow receiver, and disks that hang or are slow. In
+//! the names of tests, `stall` is the limit of `--stall` on the time without progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -169,7 +169,7 @@ fn a_list_of_a_million_entries_is_planned_in_bounded_memory() {
     let name = |n: u32| format!("folder-{n:07}").into_bytes();
     let entries: Vec<Entry> = (0..1_000_000).map(|n| folder(&name(n))).collect();
     let peak = peak_of_a_plan(&mut pair, &list(&entries));
-    // The limit is 671 bytes for each entry.
+    // This limit is 671 bytes for each of the million entries.
     assert!(peak < 640 << 20, "{peak} bytes");
     assert!(content(&pair.there).is_empty());
 }

@@ -128,7 +128,7 @@ fn several_sources_go_into_one_folder() {
 }
 
 #[test]
-fn unreadable_sources_fail_and_the_others_are_copied() {
+fn sources_that_cannot_be_opened_fail_and_the_others_are_copied() {
     let ends = ends();
     write(ends.from.join("tree/one"), &content(LARGE, 1));
     write(ends.from.join("two"), b"2");

@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(capacity.several.unwrap(), Trains { paths: 3, sum: 800e6, fastest: 300e6 });
     }
 
-    /// Ends an interval in which all of C_r is used and arrives, with this queue on all paths, in
+    /// Ends an interval in which all of C_r is used and arrives. All paths have a queue of `queue`
     /// milliseconds. Returns the new C_r in Mbit/s.
     fn wait(capacity: &mut Capacity, queue: f64) -> f64 {
         let (total, queue) = (capacity.rate(0.0), queue / 1e3);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_shrinks_is_followed_in_one_interval() {
+    fn c_r_falls_within_one_interval_to_just_below_the_rate_of_a_link_that_shrank() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         capacity.on_train(1e9, 31);
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_receive_share_loss_shows_a_ceiling_only_if_less_arrives_than_was_requested() {
+    fn loss_with_a_receive_share_shows_a_ceiling_only_if_less_arrives_than_was_requested() {
         let after = |current| {
             let rules = Rules { receive_share: 0.5, ..rules() };
             let mut capacity = Capacity::new();

@@ -1,7 +1,7 @@
 //! The messages of the service `file`: reads of ranges of one file, and changes in place. The
 //! client's first [`FileAsk`] names the file. The server answers with [`FileData`]: first the
-//! opened file, then, for each `FileAsk` in order, the bytes of its ranges, after a note that its
-//! change is complete.
+//! opened file. Then, for each `FileAsk` in order, it notes that the change is complete, if there
+//! is one, and sends the bytes of the ranges.
 
 use std::ops::Range;
 
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_one_write_length_or_sync_and_has_the_digest_of_its_bytes() {
+    fn a_change_is_either_a_write_or_a_length_or_a_sync_and_written_bytes_have_their_digest() {
         let write = |at| FileChange::from(Change::Write(at, vec![1, 2]));
         for change in [Change::Write(7, vec![1, 2]), Change::SetLen(0), Change::Sync] {
             assert_eq!(FileChange::from(change.clone()).check(), Ok(change));
