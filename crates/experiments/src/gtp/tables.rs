@@ -205,8 +205,9 @@ pub(super) static TABLE4: Experiment = Experiment {
               together send less than half of what three links would carry. GTP requests no more \
               than the link carries and is much closer to the simulator; it loses some packets \
               when senders wake late and send in clumps.",
-    learned: "Senders that each use the receiver's whole link lose most of their packets at the \
-              switch port before the receiver. RBUDP loses {RBUDP | loss} % (53 in the paper), \
+    learned: "If each of several senders sends at the whole rate of the receiver's link, most \
+              packets are lost at the switch port before the receiver. RBUDP loses \
+              {RBUDP | loss} % (53 in the paper), \
               but fills the link. In the paper it had only 443 Mbit/s, because the \
               receiving host was overrun. SABUL finds its rate by losing {SABUL | loss | 1} % (8.7 \
               in the paper, at nearly the same aggregate) and leaves {100 - 100 * [SABUL] / 936} % \

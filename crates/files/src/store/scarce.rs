@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_files_may_take_a_16th_of_the_descriptors_but_only_one_while_an_open_waits() {
+    fn idle_files_take_a_16th_of_the_descriptors_at_most_and_a_single_one_while_an_open_waits() {
         assert_eq!([share(64, 0, 1024), share(64, 0, 1023), share(64, 0, 4096)], [64, 63, 64]);
         assert_eq!([share(64, 0, 15), share(64, 1, 1024), share(0, 0, 1024)], [1, 1, 1]);
         assert!((1..=7).contains(&kept(7)));

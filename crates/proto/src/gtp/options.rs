@@ -140,7 +140,7 @@ pub(crate) const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
 pub const CLOSE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "close",
-    "share of its target at which a flow's rate counts as achieved",
+    "share of a flow's target that counts as reached",
     (0.01, 1.0),
     0.95,
 );
@@ -160,7 +160,7 @@ pub const PATIENCE: ProtocolOption = ProtocolOption::new(
 pub const INTERVAL: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "interval",
-    "control interval, in longest round-trip times",
+    "control interval, as a multiple of the longest round-trip time of all flows",
     (1.0, 100.0),
     3.0,
 )

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn no_progress_of_the_other_side_before_the_plan_or_after_the_last_byte_is_a_stall() {
+    fn a_lack_of_progress_at_the_other_side_before_the_plan_or_after_the_last_byte_is_a_stall() {
         let hooks = |planned| {
             let hooks = hooks_of(true);
             hooks.state.borrow_mut().planned = planned;
