@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buffer_of_a_connection_should_be_twice_the_bdp_within_the_limit() {
+    fn a_tcp_buffer_should_be_twice_the_bdp_but_at_most_the_kernels_limit() {
         let found = |gigabits: u64, limits: &[u64]| {
             let (rate, rtt) = (Rate::from_mbps(gigabits * 1_000), Span::from_millis(100));
             tcp_buffer(Want { rate, rtt, is_asked: true }, "tcp-send", "tcp_wmem", limits)

@@ -182,7 +182,7 @@ fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
         fs::remove_file(&path).unwrap();
         write(&path, b"new");
         let error = file.read_at(0, 10).await.unwrap_err();
-        assert!(error.to_string().contains("changed"), "the lost name is a change: {error}");
+        assert!(error.to_string().contains("changed"), "a replacement is a change: {error}");
     });
 }
 

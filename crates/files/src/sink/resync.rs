@@ -18,8 +18,8 @@ use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
 
 impl Sink {
-    /// Syncs all waiting data; small files get their names. Afterwards [`Sink::take_changed`]
-    /// returns the chunks that must be sent again because their sync failed.
+    /// Syncs all waiting data, and renames synced small files to their final names. Afterwards
+    /// [`Sink::take_changed`] returns the chunks that must be sent again because their sync failed.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).

@@ -161,9 +161,9 @@ mod tests {
             ce.estimate()
         };
         assert_eq!(after(60.0, 1000.0), 1000.0);
-        assert_eq!(after(100.0, 1000.0), 102.0, "an interval at the target begins a new row");
+        assert_eq!(after(100.0, 1000.0), 102.0, "an interval at the target resets `missed`");
         assert_eq!(after(50.0, 80.0), 80.0, "the bound also limits a kept estimate");
-        assert_eq!(after(40.0, 1000.0), 51.0, "the best of this row was 50");
+        assert_eq!(after(40.0, 1000.0), 51.0, "the best of these slow intervals was 50");
         assert_eq!(after(45.0, 1000.0), 51.0);
         assert_eq!(after(30.0, 1000.0), 45.9);
     }

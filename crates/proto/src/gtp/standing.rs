@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_acts_once_in_a_round_trip_and_every_10_ms_on_a_shorter_path() {
+    fn a_flow_acts_once_a_round_trip_but_at_most_once_in_10_ms() {
         let mut standing = standing();
         assert_eq!(standing.tick(), Span::from_millis(10));
         standing.on_offer(Time::ZERO, &offer(1, 16, None));

@@ -6,10 +6,11 @@
 //! ends also send items, at most [`CREDIT`] more than their reader has taken. Calls do not wait for
 //! each other, so a batch of calls takes one round trip.
 //!
-//! A lost connection ends a call with items. The caller sends its other unanswered calls again on
-//! the next connection, with their old numbers. The callee executes each call at most once: if the
-//! callee still has the answer, it repeats the answer. The callee keeps answers until the caller
-//! confirms them, within limits. A call whose answer was discarded fails with [`RpcCode::Unknown`].
+//! When the connection is lost, calls with items fail. The caller sends its other unanswered calls
+//! again on the next connection, with their old numbers. The callee executes each call at most once:
+//! if the callee still has the answer, it repeats the answer. The callee keeps answers until the
+//! caller confirms them, within limits. A call whose answer was discarded fails with
+//! [`RpcCode::Unknown`].
 
 mod callee;
 mod caller;
@@ -112,7 +113,7 @@ pub enum RpcCode {
     Deadline,
     /// The other side has no such method.
     NoMethod,
-    /// The caller has no right to this method, or the connection ended with another error than a
+    /// The caller has no right to this method, or the connection ended for another reason than a
     /// loss.
     Denied,
     /// Too many calls are unanswered; a later call may succeed.
@@ -121,7 +122,7 @@ pub enum RpcCode {
     TooLong,
     /// A request, item or answer has another type than its reader expects.
     Malformed,
-    /// The call may have been made, but its answer is lost.
+    /// The call may have been executed, but its answer is lost.
     Unknown,
     /// The connection was lost.
     Lost,

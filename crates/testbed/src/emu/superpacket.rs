@@ -27,7 +27,7 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PUSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// The structure of a frame: of a super-packet, or of an ordinary packet.
+/// The structure of a frame: a virtio header and its packet (a super-packet or an ordinary one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Offset of the transport header in the IP packet; 0 for an ordinary packet.
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_contain_the_payload_in_order_and_their_own_lengths() {
+    fn each_run_has_its_own_ip_length_and_all_runs_together_have_the_payload() {
         for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
             let frame = frame(v6, tcp, 100, 950);
             let shape = Shape::of(&frame).unwrap();

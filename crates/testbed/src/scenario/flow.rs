@@ -19,7 +19,7 @@ pub struct Flow {
     pub start: Time,
     /// The amount; for short connections ([`Mice`]), the amount of each.
     pub amount: Amount,
-    /// The carrier.
+    /// The protocol or program that carries the data.
     pub traffic: Traffic,
 }
 
@@ -56,7 +56,7 @@ pub enum Amount {
     Endless,
 }
 
-/// The carrier of a flow.
+/// The protocol or program that carries a flow's data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
     /// A protocol of the registry.
@@ -105,7 +105,7 @@ pub struct Transfer {
     /// 2 or more adds coded symbols to the last rounds, or sends each uncoded block of a small last
     /// round this many times. By default the protocol's value.
     pub tail_copies: Option<u32>,
-    /// The protocol's settings in base units: bit/s, bytes, seconds, shares of 1.
+    /// The protocol's settings in base units: bit/s, bytes, seconds, fractions of 1.
     pub settings: BTreeMap<String, f64>,
 }
 
