@@ -4,7 +4,7 @@
 //! attempt ends. After each attempt the run checks that
 //! - a file with a final name has the source's content on the device, not only in the cache;
 //! - each record of a journal describes content that is on the device;
-//! - the next attempt repeats, of large files, at most the data that may wait for a sync and the
+//! - for large files, the next attempt repeats at most the data that may wait for a sync, and the
 //!   data hit by faults.
 
 #![allow(clippy::print_stderr, reason = "a repeated seed prints its events")]

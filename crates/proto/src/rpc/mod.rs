@@ -7,9 +7,9 @@
 //! each other, so a batch of calls takes one round trip.
 //!
 //! When the connection is lost, calls with items fail. The caller sends its other unanswered calls
-//! again on the next connection, with their old numbers. The callee executes each call at most once:
-//! if the callee still has the answer, it repeats the answer. The callee keeps answers until the
-//! caller confirms them, within limits. A call whose answer was discarded fails with
+//! again on the next connection, with their old numbers. The callee executes each call at most
+//! once: if the callee still has the answer, it repeats the answer. The callee keeps answers until
+//! the caller confirms them, within limits. A call whose answer was discarded fails with
 //! [`RpcCode::Unknown`].
 
 mod callee;

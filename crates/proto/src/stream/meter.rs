@@ -10,8 +10,8 @@ use crate::units::LossRatio;
 const WINDOW: Span = Span::from_secs(15);
 /// Minimum loss ratio if fewer than [`ENOUGH`] datagrams were sent in the windows.
 const BEFORE: f64 = 0.005;
-/// Minimum number of datagrams sent (received or lost) in the windows for an estimate of the loss
-/// ratio.
+/// Minimum number of datagrams sent (received or lost) in the windows for a loss ratio that may be
+/// below [`BEFORE`].
 const ENOUGH: u64 = 2_000;
 /// Minimum loss ratio for repairs: a path that has lost nothing so far may still start to lose.
 const LEAST: f64 = 0.0005;

@@ -12,7 +12,7 @@ use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 /// Maximum number of hosts: each has its own last address byte.
 pub(crate) const MAX_HOSTS: usize = 200;
 
-/// Full packets in a card's queue: a device's usual length.
+/// Length of a card's queue in full packets: the usual length of a device's queue.
 const CARD_QUEUE: u64 = 1_000;
 
 /// Hosts, and the network between them.

@@ -81,7 +81,8 @@ pub(crate) struct DataPorts {
 struct PortSource<'a>(Option<&'a DataPorts>);
 
 impl PortSource<'_> {
-    /// The system chooses the number of a new port.
+    /// Returns the shared port of this address family, or opens a new port. The system chooses the
+    /// number of a new port.
     fn open(self, address: IpAddr) -> Result<Rc<Port>, Error> {
         let Some(shared) = self.0 else { return Ok(Rc::new(open_port(address)?)) };
         let cell = if address.to_canonical().is_ipv4() { &shared.v4 } else { &shared.v6 };
