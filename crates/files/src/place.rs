@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_error_of_a_missing_file_says_that_it_is_missing() {
+    fn only_a_not_found_error_says_that_the_file_is_missing() {
         let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
         let missing = kinds.map(|kind| file_error("use", Path::new("x"), &kind.into()).is_missing);
         assert_eq!(missing, [true, false]);

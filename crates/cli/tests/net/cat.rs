@@ -116,7 +116,7 @@ async fn read(file: &RemoteFile, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
+fn any_number_of_ranges_in_any_order_returns_the_bytes_of_the_file() {
     let pair = Pair::in_memory(&[]);
     let content = bytes(5 * MEBI + 7, 2);
     write(&pair.there.join("file"), &content);

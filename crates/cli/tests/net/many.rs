@@ -286,7 +286,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
 }
 
 #[test]
-fn the_other_replica_delivers_the_chunks_of_a_cut_path() {
+fn if_the_path_to_a_replica_is_cut_the_other_replica_delivers_its_chunks() {
     let content = bytes(24_000_000, 14);
     let star = Star::of_replicas(2, &content);
     let relay = Relay::new(&star.servers[0]);

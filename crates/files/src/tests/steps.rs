@@ -101,7 +101,7 @@ fn a_chunk_that_changes_after_it_was_hashed_is_requested_by_its_number_in_the_ob
 }
 
 #[test]
-fn equal_chunks_that_are_not_taken_because_a_sync_fails_are_requested() {
+fn equal_chunks_of_an_existing_file_are_requested_if_a_sync_fails_while_they_are_copied() {
     let (ends, disk) = (ends(), Disk::new(1));
     write(ends.from.join("a"), b"1");
     write(ends.from.join("b"), &content(LARGE, 1));
@@ -148,7 +148,7 @@ fn only_a_copy_by_checksum_asks_whether_a_file_with_another_time_is_equal() {
 }
 
 #[test]
-fn an_outcome_counts_the_bytes_of_the_failed_files_only() {
+fn failed_bytes_counts_only_the_bytes_of_failed_files() {
     let ends = ends();
     for (name, size) in [("a", 100), ("b", 20), ("c", 3)] {
         write(ends.from.join(name), &content(size, size));

@@ -38,8 +38,9 @@ impl Estimator {
         self.estimate = (self.estimate + by).min(bound);
     }
 
-    /// Ends an interval in which the flow reached `total` of its `target` with this loss ratio;
-    /// `bound` is the upper bound of the flow's rate.
+    /// Updates the estimate at the end of an interval. `total` is the rate of received and lost
+    /// datagrams together, `loss` the loss ratio, `target` the flow's target rate, and `bound` the
+    /// upper bound of its rate.
     pub(super) fn on_interval(
         &mut self,
         rules: &Rules,
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_follows_the_best_of_several_intervals_in_a_row_below_the_target() {
+    fn after_several_slow_intervals_in_a_row_the_estimate_follows_the_best_of_them() {
         let rules = Rules { patience: 2, ..Rules::new(&Settings::default()) };
         let mut ce = Estimator::new(1000.0);
         let mut after = |total: f64, bound: f64| {

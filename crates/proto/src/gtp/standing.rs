@@ -2,7 +2,7 @@
 //! and answers.
 //!
 //! A sender may claim anything, and a long round-trip time slows down all flows (section 4.2: the
-//! control interval is three RTT_max). The receiver therefore lowers a claimed round-trip time to
+//! control interval is three RTT_max). The receiver therefore limits a claimed round-trip time to
 //! the longest delay of the sender's recent answers, and to `longest_rtt` (`tuning`). The receiver
 //! paces all flows by the path's round-trip time, without the queue that a flow may have built up.
 

@@ -218,7 +218,7 @@ fn skipped_blocks_are_not_sent_and_can_complete_their_buffer() {
 }
 
 #[test]
-fn a_sender_without_grant_waits_within_a_buffer() {
+fn a_sender_that_has_used_its_grant_waits_even_in_the_middle_of_a_buffer() {
     let mut out = Out::new(&Setup { grant: Bytes::new(4_500), ..setup(20, 0, 10, 2) });
     out.go(2);
     assert_eq!(out.run(), [0, 1, 2, 3]);

@@ -113,8 +113,8 @@ pub enum RpcCode {
     Deadline,
     /// The other side has no such method.
     NoMethod,
-    /// The caller has no right to this method, or the connection ended for another reason than a
-    /// loss.
+    /// The caller has no right to this method, or the connection ended with an error other than
+    /// a loss.
     Denied,
     /// Too many calls are unanswered; a later call may succeed.
     Busy,

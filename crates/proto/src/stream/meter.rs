@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_losses_show_the_length_of_bursts() {
+    fn the_burst_length_is_measured_from_20_losses_on_and_is_at_most_64() {
         let burst = |lost: u64| {
             let mut meter = meter();
             meter.on_datagram(at(0), 0);

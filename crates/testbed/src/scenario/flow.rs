@@ -105,7 +105,7 @@ pub struct Transfer {
     /// 2 or more adds coded symbols to the last rounds, or sends each uncoded block of a small last
     /// round this many times. By default the protocol's value.
     pub tail_copies: Option<u32>,
-    /// The protocol's settings in base units: bit/s, bytes, seconds, fractions of 1.
+    /// The protocol's settings in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,
 }
 

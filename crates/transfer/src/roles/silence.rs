@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_outage_the_data_may_return_seconds_after_the_control_stream() {
+    fn after_an_outage_datagrams_may_return_up_to_6_s_after_the_control_stream() {
         let mut rig = Rig::new();
         assert!(!rig.look(0.1, true, true));
         assert!(!rig.look(20.0, false, true));
