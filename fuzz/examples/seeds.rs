@@ -86,9 +86,9 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
     ])
 }
 
-/// Each seed has the scheme, the number of originals, the number of repairs, the bytes of a symbol,
-/// and a flag. If the flag is 1, each further byte says whether a symbol of an encoder's block is
-/// lost. If the flag is 0, invented symbols follow.
+/// Each seed has the scheme, the number of originals, the number of repairs, the length of a symbol
+/// in bytes, and a flag. If the flag is 1, each further byte says whether a symbol of an encoder's
+/// block is lost. If the flag is 0, invented symbols follow.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     // The target reads a byte n of at least 12 as the number n − 12.
@@ -378,8 +378,8 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns one run for each kind of message that only some protocols have. A run has 12 turns. Each
-/// turn is `steps` and a message of this kind. The last of the `steps` receives the message, whose
-/// numbers differ from turn to turn.
+/// turn is `steps` and a message of this kind. The last byte of `steps` gives the message to the
+/// core under test. The numbers in the message differ from turn to turn.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {

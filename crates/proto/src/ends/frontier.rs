@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_returns_the_grant_of_sent_blocks_once() {
+    fn a_skip_of_sent_blocks_frees_their_grant_only_once() {
         let mut frontier = frontier(10_000);
         frontier.take(10);
         assert!(frontier.is_out_of_grant());
@@ -256,7 +256,7 @@ mod tests {
         frontier.take(10);
         frontier.take(10);
         assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 12));
-        // Block 14 is known to have arrived before it was sent, so it was never in flight.
+        // The receiver has block 14 before this sender sends it, so the block is never in flight.
         frontier.set_there(0..15);
         assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 0));
         frontier.take(10);

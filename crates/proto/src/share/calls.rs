@@ -1,6 +1,7 @@
 //! A server's tree of small values, and its writers (the programs that edit it). [`Calls`] does not
 //! make a repeated edit again: it returns the first outcome, or [`Refusal::Unknown`] if it has
-//! discarded the outcome. Only edits of a vanished presence are made again.
+//! discarded the outcome. Edits of a presence (a value that vanishes with its writer) are an
+//! exception: if the presence has vanished, a repeated edit is made again.
 
 use alloc::vec::Vec;
 
@@ -89,8 +90,8 @@ impl Calls {
         Ok((version, change))
     }
 
-    /// Resumes a presence (a value that vanishes with its writer) that an earlier stream of the
-    /// writer created. If the presence has vanished, it is created again.
+    /// Resumes a presence that an earlier stream of the writer created. If the presence has
+    /// vanished, it is created again.
     ///
     /// # Errors
     /// [`Refusal`]: the presence was not resumed. A vanished strict presence (set under a

@@ -103,8 +103,8 @@ mod tests {
         for loss in [0.001, 0.003, 0.005, 0.01] {
             assert_eq!(rate(100, loss), Rate::from_mbps(576), "{loss}");
         }
-        // Without delay, equation 11 leaves 500 ms for the payload. The pauses after three rounds,
-        // 10 ms each, leave 470 ms.
+        // Without delay, equation 11 (`crate::model`) leaves 500 ms for the payload. The pauses
+        // after three rounds, 10 ms each, leave 470 ms.
         assert_eq!(rate(0, 0.01), Bytes::new(14_400_000) / Span::from_millis(470));
     }
 }

@@ -476,8 +476,8 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // As a datagram, the lease (the chunks that the sender sends next) could overtake
-                // messages that cancel needless chunks.
+                // Only over the stream: a datagram with the lease (the chunks that the sender sends
+                // next) could overtake messages of the stream that cancel needless chunks.
                 self.end.wire.outbox().send(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {

@@ -94,7 +94,7 @@ fn rounds_without_a_queue_show_the_paths_own_loss() {
 }
 
 #[test]
-fn on_a_clean_path_one_loss_is_our_own_and_elsewhere_only_losses_beyond_noise() {
+fn any_loss_is_ours_on_a_clean_path_and_only_losses_beyond_noise_on_a_lossy_path() {
     let mut shadow = shadow();
     assert!(!shadow.is_own_loss(1_000, 1_000));
     assert!(shadow.is_own_loss(1_000, 999));
@@ -363,7 +363,7 @@ fn if_others_do_not_yield_the_window_grows_back_up_to_a_little_more_than_half_of
 }
 
 #[test]
-fn the_window_grows_back_only_below_a_fair_share_and_if_our_part_falls_below_nine_tenths() {
+fn a_window_grows_back_only_if_its_part_was_below_a_fair_share_and_fell_by_over_a_tenth() {
     let later = |before: f64, after: f64| {
         let mut shadow = shadow();
         shadow.windows = Some(Windows::new(Time::ZERO, 1_000.0 * before, 1, false));
@@ -379,7 +379,7 @@ fn the_window_grows_back_only_below_a_fair_share_and_if_our_part_falls_below_nin
 }
 
 #[test]
-fn beside_flows_that_kept_a_queue_for_twelve_seconds_no_window_grows_back() {
+fn no_window_grows_back_if_other_flows_have_kept_a_queue_for_twelve_seconds() {
     let later = |drained: f64| {
         let mut shadow = shadow();
         shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_takes_three_tenths_once_a_round_trip() {
+    fn a_loss_shrinks_a_window_by_three_tenths_at_most_once_in_a_round_trip() {
         let mut window = one(100.0);
         assert_eq!(window.lose(at(5.0), 0.1, 9), Some(100.0));
         is(window.size(), 70.0);
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(window.lose(at(5.2), 0.1, 9).map(|before| before as u32), Some(70));
         is(window.size(), 49.0);
         is(window.each[0].most, 70.0 * 0.85);
-        // The cubic curve reaches `most`, 59.5, after the cube root of (59.5 − 49) / 0.4 seconds.
+        // The cubic curve reaches `most` (59.5) ∛((59.5 − 49) / 0.4) seconds after the loss.
         window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 0.0, 1e3);
         is(window.size(), 49.0);
         window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 1e3, 1e3);
