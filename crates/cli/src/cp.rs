@@ -197,7 +197,7 @@ pub(crate) struct CopyArgs {
     /// limit
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
-    /// Encryption of the data; none works over ssh, or if the server runs with --allow-plain
+    /// Encryption of the data; the name none needs ssh, or a server with --allow-plain
     #[arg(long, value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PossibleValuesParser::new(resolve::CIPHERS))]
     cipher: String,

@@ -199,8 +199,9 @@ impl Source {
 
     /// Returns which chunks of a file have the values that the receiver found.
     ///
-    /// `values` has numbers of chunks within the file, also for a small file; a chunk outside of
-    /// the file does not match.
+    /// The chunk numbers in `values` count from the start of the file, even if the file is small
+    /// and shares a chunk of the object with other files. A chunk outside of the file does not
+    /// match.
     pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
         let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
         let size = size.unwrap_or(0);
@@ -249,9 +250,9 @@ impl Source {
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a
-    /// write changes any content. So the comparison detects a change before the read, even if the
-    /// modification time is the old one. It misses a change within the clock tick in which the walk
-    /// looked, and some writes through memory maps.
+    /// write changes any content. So the comparison detects a change that precedes the read, even
+    /// if somebody has set the modification time back. The comparison misses a change within the
+    /// clock tick in which the walk read the attributes, and some writes through memory maps.
     fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
         let file = match cached {

@@ -42,7 +42,8 @@ const STRANGERS: usize = 32;
 /// client must first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// Interval of checks for streams. A connection is closed if two checks in a row find none.
+/// Interval at which a connection is checked for open streams. If two checks in a row find none,
+/// the connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
 const WAITING: usize = 64;
@@ -214,8 +215,8 @@ impl Listener {
         let _ = self.door.admission.set(Box::new(judge));
     }
 
-    /// With `true`, clients wait for a call with `false`, at most until their timeout: the admitted
-    /// ids are not known yet.
+    /// With `true`, new clients wait for a call with `false`, at most until their timeout. For a
+    /// server that does not know yet which ids to admit.
     pub(crate) fn hold(&self, holds: bool) {
         self.door.holds.send_replace(holds);
     }

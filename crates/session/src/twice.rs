@@ -18,7 +18,7 @@ use quinn::{AsyncUdpSocket, UdpPoller};
 /// Bytes of copies a second.
 const RATE: f64 = 32.0 * 1024.0;
 
-/// Bytes of copies in a burst, for a few sessions' first packets.
+/// Maximum bytes of copies in a burst: enough for the first packets of a few sessions.
 const BURST: f64 = 16.0 * 1024.0;
 
 /// The bit of the first byte that marks a long header (RFC 9000 section 17.2).

@@ -122,7 +122,7 @@ pub struct Put {
     #[prost(uint64, optional, tag = "5")]
     pub not_since: Option<u64>,
     /// Whether the server deletes the value when this stream ends and no later stream of the
-    /// program has replaced it.
+    /// program has replaced this stream.
     #[prost(bool, tag = "6")]
     pub presence: bool,
     /// Whether the edit was sent before, on a lost stream.

@@ -253,9 +253,9 @@ impl Begun {
     }
 }
 
-/// Creates a partial file, after removing an existing one. A killed copy has left the existing one,
-/// or another copy is writing it. The other copy then fails; if it is renaming the file, this call
-/// fails instead. An entry in `new` replaces no file, so it inherits no mode.
+/// Creates a partial file, after removing an existing one, which a killed copy has left or another
+/// copy is writing. The other copy then fails; but if the other copy is renaming the file at this
+/// moment, this call fails instead. An entry in `new` replaces no file, so it inherits no mode.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

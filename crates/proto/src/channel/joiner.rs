@@ -1,5 +1,6 @@
 //! Reassembles messages from datagrams, each of which carries one *part* of a message. Restores
-//! lost datagrams from *repairs*, which the sender adds to each *group* of datagrams.
+//! lost datagrams from *repairs*, which the sender adds to each *group* of datagrams (the
+//! *originals*).
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;

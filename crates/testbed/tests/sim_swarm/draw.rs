@@ -99,8 +99,8 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     // A queue of one BDP, or 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // At 10 % loss a repair may be lost too, and then the copy waits a second time. A sender's
-    // datagrams may also be seconds apart.
+    // At 10 % loss a repair may be lost too, and then the copy waits a second time. A sender may
+    // also slow down until its datagrams are seconds apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;
@@ -149,8 +149,8 @@ fn path(random: &mut Random) -> Path {
     Path { link, mbps, delay, loss, faults, slows }
 }
 
-/// Draws a link's changes: an outage, or less rate, more delay or more loss, or none. Returns their
-/// end, and the link's rate divided by its slowest rate.
+/// Draws a temporary fault of a link (an outage, a lower rate, a longer delay or more loss), or
+/// none. Returns when the fault ends, and the link's rate divided by its slowest rate.
 fn changes(random: &mut Random, link: &mut String, mbps: u64, micros: u64) -> (Span, u64) {
     let (from, length) = (random.below(600), 100 + random.below(5_000));
     let to = from + length;

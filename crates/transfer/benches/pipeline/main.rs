@@ -423,7 +423,7 @@ fn flood() -> Result<()> {
     let each = all.saturating_sub(own) / COUNT as u32;
     let seconds = clock::now().since(pacer.start).as_secs_f64();
     let (rate, share) = (COUNT as f64 / seconds, each.as_secs_f64() * 50_000.0);
-    println!("{rate:.0} a second, {each:?} each: at 50,000 {:.1} % of a core", share * 100.0);
+    println!("{rate:.0} a second, {each:?} each; 50,000 take {:.1} % of a core", share * 100.0);
     println!("{:?}", port.statistics());
     Ok(())
 }
