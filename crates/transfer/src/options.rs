@@ -264,7 +264,7 @@ pub struct CopyOptions {
     pub output: Option<Output>,
     /// The place of the copy in a pipe, if the copy is a part of one.
     pub part: Option<PartOfPipe>,
-    /// The UDP payload of a data datagram; `None` to search the path for it.
+    /// The UDP payload of a data datagram; `None`: a search finds the largest that passes.
     pub datagram: Option<u16>,
     /// How long to keep retrying a lost connection.
     pub retry_for: Duration,

@@ -384,7 +384,7 @@ fn a_receiver_that_reads_slower_than_the_path_sets_the_rate() {
 }
 
 #[test]
-fn a_path_that_becomes_slower_or_faster_is_followed() {
+fn the_rate_follows_a_path_that_becomes_slower_or_faster() {
     for (before, after) in [(100, 40), (40, 100), (300, 900)] {
         for seed in 1..10 {
             let path = path(before, 20_000, 0.5, 0.01);

@@ -55,7 +55,8 @@ struct Record {
     owner: u64,
     /// Whether outcomes of edits on earlier streams may have been discarded.
     is_blind: bool,
-    /// When a stream of the writer last ended, as a count of these events.
+    /// When a stream of the writer last ended, on a clock that advances with each ended stream of
+    /// any writer.
     used: u64,
 }
 
@@ -196,8 +197,9 @@ impl Writers {
         }
     }
 
-    /// Ends a stream. `is_last`: the writer has received all answers, and never returns. Returns
-    /// the owner whose presence vanishes; `None` if this is not the writer's current stream.
+    /// Ends a stream. `is_last`: the writer has received all answers, and opens no further stream.
+    /// Returns the owner whose presence vanishes; `None` if this is not the writer's current
+    /// stream.
     pub fn ended(&mut self, writer: Writer, stream: u64, is_last: bool) -> Option<u64> {
         let record = self.records.get_mut(&writer)?;
         if record.stream != Some(stream) {

@@ -49,8 +49,8 @@ use longhaul_text::CallOption;
 const FAREWELL: Duration = Duration::from_secs(3);
 /// After this time, the client learns that another transfer may hold its destination.
 const HELD_NOTICE: Duration = Duration::from_secs(3);
-/// How long a program may take to end a copy that it has dropped. Until then, the copy still
-/// answers.
+/// How long a copy may still run after its client's program has dropped the copy. Until the copy
+/// ends, it still answers, as if the program wanted it.
 const DROPPING: Duration = Duration::from_millis(500);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);

@@ -97,8 +97,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// Permits for the chunks that `pool` may have. Dropped before `share`: its drop wakes waiting
-    /// transfers, which then see the free memory.
+    /// Permits for the chunks that `pool` may have. Dropped before `share`: the drop of `share`
+    /// wakes waiting transfers, which must then see the freed memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
