@@ -118,7 +118,7 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// Listens on UDP and TCP at `address`, or for port 0 on a number that is free for both. An
+    /// Listens on UDP and TCP at `address`. Port 0 chooses a number that is free for both. An
     /// unspecified IPv6 address includes IPv4. Needs a running tokio runtime.
     ///
     /// # Errors
@@ -170,14 +170,14 @@ impl Listener {
         self.local
     }
 
-    /// Returns the next admitted session of a common version. The caller checks the client's
-    /// rights. Cancel-safe.
+    /// Returns the next session that is admitted and has a common protocol version. The caller
+    /// checks which rights the client has. Cancel-safe.
     pub async fn accept(&mut self) -> Session {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// Reads the hello of a client of another carrier. [`Listener::accept`] returns the client's
-    /// additional streams.
+    /// Reads the hello of a client that arrived over another carrier (ssh). [`Listener::accept`]
+    /// returns the client's additional streams.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
         let late = || Error::new(Kind::Lost, "no first message arrived in time");

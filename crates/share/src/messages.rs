@@ -10,8 +10,8 @@ pub const SERVICE: &str = "share";
 /// version.
 pub const VERSION: u32 = 2;
 
-/// A message of a client. It has one of the fields of [`Asked`]. An empty message begins a stream
-/// and gets no answer.
+/// A message of a client. It has one of the fields of [`Asked`]. An empty message only opens the
+/// stream; the server does not answer it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
     /// The message.

@@ -545,7 +545,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_of_a_peer_is_refused_without_a_value_in_its_range() {
+    fn a_peers_setting_is_refused_if_it_is_unknown_or_has_no_value_in_its_range() {
         let row = Some(registry::of_many());
         let asked = |name: &str, value| [Setting { name: name.to_owned(), value }];
         let taken = settings(row, &asked("receive-rate", Some(957e6))).unwrap();

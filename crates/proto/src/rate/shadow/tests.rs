@@ -140,7 +140,7 @@ fn the_window_starts_after_three_shared_rounds_with_a_new_train_or_24_without_on
 }
 
 #[test]
-fn the_window_starts_at_the_arrivals_or_as_after_a_loss_if_our_part_is_above_half() {
+fn the_window_starts_at_the_arrivals_but_as_after_a_loss_if_our_part_is_above_half() {
     let mut shadow = shadow();
     for (part, yields) in [(0.5, false), (0.9, true)] {
         shadow.part = part;
