@@ -47,8 +47,9 @@ pub enum StreamWay {
     /// [`StreamWay::Repair`] or [`StreamWay::Code`], whichever sends less on the measured path.
     #[default]
     Auto,
-    /// The frames of a time as long as the deadline form one payload of at most 16 MiB. Lost
-    /// datagrams of the payload are sent again. The deadline counts from the payload's last frame.
+    /// Frames are collected for as long as the deadline, and form one payload of at most 16 MiB.
+    /// Datagrams of the payload that are lost are sent again. The deadline counts from the
+    /// payload's last frame.
     Payloads,
     /// Lost datagrams are sent again while they can be in time.
     Repair,
