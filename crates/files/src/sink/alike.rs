@@ -85,8 +85,8 @@ fn hash_of(random: &RandomState, parent: Option<u32>, name: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Returns whether `first` and `second` are one name in `folder`: creates a file whose name contains
-/// `first`, looks for it by `second`, and removes it.
+/// Returns whether `first` and `second` are one name in `folder`: creates a file whose name
+/// contains `first`, looks for it by `second`, and removes it.
 fn is_one_name(folder: &dyn Folder, first: &[u8], second: &[u8]) -> io::Result<bool> {
     let random = names::random();
     let probe = names::probe(first, random);

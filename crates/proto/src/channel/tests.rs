@@ -81,7 +81,9 @@ fn a_subscriber_whose_connection_is_lost_among_the_last_values_loses_no_message(
             for _ in 0..taken {
                 assert!(first.take(&log).is_some());
             }
-            // As a server does: it does not know positions beyond the end of its log.
+            // Messages arrive while there is no connection.
+            (5..8).for_each(|number| log.push(message(number, "in/a")));
+            let position = first.position();
             let mut again = Cursor::resume(&log, position, mode, keys.clone(), 0).unwrap();
             let later = take(&mut again, &log);
             let missing = (taken + 1..=3).filter(|number| *number > 1);

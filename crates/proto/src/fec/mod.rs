@@ -1,7 +1,7 @@
 //! Forward error correction: repair symbols that replace lost datagrams without a round trip.
 //!
-//! A *block* is k originals of equal length; the code adds m repairs. A *symbol* is an original or a
-//! repair; each datagram carries one symbol. The originals are sent as they are (the code is
+//! A *block* is k originals of equal length; the code adds m repairs. A *symbol* is an original or
+//! a repair; each datagram carries one symbol. The originals are sent as they are (the code is
 //! systematic), so they never wait for the code.
 //!
 //! - [`Shape`]: scheme, k, m, symbol length.

@@ -5,8 +5,8 @@
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
 //! After the rate has fallen to the share `own_reduced` of the highest rate since losses began, the
 //! flow's loss is compared with this prediction. `own_stays` says how near to its old value the
-//! loss must be to count as unchanged. A second comparison follows after a further fall of the rate:
-//! the share `own_again` of the first fall. If the loss stayed both times, it is the path's
+//! loss must be to count as unchanged. A second comparison follows after a further fall of the
+//! rate: the share `own_again` of the first fall. If the loss stayed both times, it is the path's
 //! own loss and is ignored from then on. One comparison is not enough, because the drops of a full
 //! queue vary between flows. A period with less loss lowers the path's own loss to the loss of that
 //! period.

@@ -46,8 +46,8 @@ tuning! {
     /// Rate above which a sender counts as too fast, as a share of the requested rate. Above 1,
     /// because queues release packets in bursts.
     too_fast: f64 = 1.25;
-    /// Largest burst of arrivals that does not count as too fast, as a multiple of the data that the
-    /// sender may have in hand. The path may hold such data back and release them together.
+    /// Largest burst of arrivals that does not count as too fast, as a multiple of the data that
+    /// the sender may have in hand. The path may hold such data back and release them together.
     at_once: f64 = 2.0;
     /// Maximum number of regular requests a second to all senders together.
     requests: u64 = 10_000;
@@ -80,7 +80,8 @@ tuning! {
     /// empties its buffers (drain rate). Above 1, because a drain rate measured on requested data
     /// must not fix the flow at that rate.
     drain: f64 = 1.1;
-    /// Minimum length of a control interval. At its end all flows' estimates and targets are updated.
+    /// Minimum length of a control interval. At its end all flows' estimates and targets are
+    /// updated.
     shortest_interval: Span = Span::from_millis(30);
     /// Maximum length of a control interval, unless the requests to many flows take longer.
     longest_interval: Span = Span::from_secs(3);

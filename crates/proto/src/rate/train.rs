@@ -87,8 +87,7 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Factor by which a clean epoch raises the rate if nothing is known.
 const GUESSED: f64 = 1.5;
-/// Factor of a single raise of the first rate if jitter made the first train useless. The raise comes
-/// with the train's report if the train was stretched, otherwise with the first train.
+/// Factor of the first rate if jitter stretched the first train.
 const DOUBLED: f64 = 2.0;
 /// Factor by which a clean epoch raises the rate after a ceiling was refuted, a raised rate was
 /// tried, or trains were timed poorly.

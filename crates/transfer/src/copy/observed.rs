@@ -58,8 +58,9 @@ impl Observed {
     }
 
     /// Adds the times of the earlier attempts to the counters of both ends of the last attempt,
-    /// unless the earlier attempts used UDP and the last attempt used streams, or the reverse: waits
-    /// over UDP do not explain the rate over TCP. Returns the part of `elapsed` with a connection.
+    /// unless the earlier attempts used UDP and the last attempt used streams, or the reverse:
+    /// waits over UDP do not explain the rate over TCP. Returns the part of `elapsed` with a
+    /// connection.
     pub(super) fn join_all(&self, from: &mut Counters, to: &mut Counters, elapsed: Span) -> Span {
         self.join(from, to);
         elapsed.saturating_sub(self.away)

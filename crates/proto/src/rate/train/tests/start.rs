@@ -80,7 +80,10 @@ fn a_loss_that_we_caused_shortens_the_bursts_once_if_the_queue_is_short() {
     let mut trains = timed();
     assert_eq!(trains.burst(), u64::MAX);
     trains.caused(&lossy);
-    assert_eq!((trains.mode, trains.burst()), (Mode::Smooth { before: lossy, is_own: false }, SHORT_BURST));
+    assert_eq!(
+        (trains.mode, trains.burst()),
+        (Mode::Smooth { before: lossy, is_own: false }, SHORT_BURST)
+    );
     near(trains.rate, lossy.rate);
     let mut ended = timed();
     ended.caused(&lossy);
