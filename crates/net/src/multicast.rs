@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sockets_of_a_host_hear_a_group() {
+    fn two_sockets_of_one_host_both_receive_what_is_sent_to_a_group() {
         for text in ["239.77.1.2:47811%lo", "[ff15::4d:2]:47812%lo"] {
             let group: Group = text.parse().unwrap();
             let one = need!(group.join().map_err(skip::forbidden));

@@ -1,6 +1,7 @@
 //! A file of unknown length, such as the output of a pipe. The content arrives in parts, each by a
 //! separate transfer. The final message has the length and the digest of the whole content. Only
-//! after this message does the file get its name.
+//! after this message does the file get its name. The content has more than one chunk: a client
+//! copies shorter content as an ordinary file.
 //!
 //! A pipe cannot be resumed. So the file has no journal (list of written chunks), and dropping a
 //! [`PipeFile`] before the end removes the partial file.

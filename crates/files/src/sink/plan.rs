@@ -259,7 +259,8 @@ impl Sink {
             || is_large && !self.options.dry_run && partial::take_back(folder, &name)?;
         let begun = has_large && is_large;
         if is_large && !has_large && found.is_some() && !self.options.dry_run {
-            // A copy killed after the final rename leaves a journal. If it stays, it does no harm.
+            // A copy killed after the final rename leaves a journal. If the removal fails, the
+            // journal does no harm.
             let _ = large::remove_journal(folder, &name);
         }
         match found {
@@ -591,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_below_a_folder_if_its_parent_has_the_same_or_a_higher_number() {
+    fn an_entry_is_below_a_folder_if_its_parents_number_is_at_least_the_folders() {
         let file = |path: &str| {
             let kind = Kind::file(1);
             Listed { path: path.as_bytes().into(), kind, mode: 0, modified: FileTime::default() }

@@ -107,9 +107,9 @@ impl PaperRate {
         (rounded * self.beta / (self.mtu * 8.0)).max(1.0 / self.mtu)
     }
 
-    /// "The inter-packet time is increased by 1/8." The rate stays at least a datagram an interval,
-    /// or at the limit if that is lower: the paper has no floor, and a rate of zero could not
-    /// recover.
+    /// "The inter-packet time is increased by 1/8." The rate never falls below one datagram an
+    /// interval, or below the limit if the limit is lower. The paper has no such floor, but a rate
+    /// of zero could not recover.
     fn slow_down(&mut self, sent_to: u64) {
         self.per_sync = (self.per_sync / (1.0 + self.decrease)).max(self.most.min(1.0));
         self.decreased_at = Some(sent_to);

@@ -1,6 +1,6 @@
-//! The header in front of every datagram: 16 bytes, big-endian. The seal authenticates the header.
-//! Probes and their answers have no seal. With `--cipher none`, data datagrams end with a token
-//! instead of a seal.
+//! The header in front of every datagram: 16 bytes, big-endian. A seal encrypts the content of a
+//! datagram, and authenticates the content and the header. Probes and their answers have no seal.
+//! With `--cipher none`, data datagrams end with a token instead of a seal.
 //!
 //! | bytes | field |
 //! | --- | --- |

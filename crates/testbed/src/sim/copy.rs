@@ -20,7 +20,7 @@ use crate::scenario::{Disk, Pace};
 const BATCH: usize = 44;
 /// A slow program polls only for what it can send in this time.
 const TURN: Span = Span::from_micros(250);
-/// A core with more polls in one instant is stuck.
+/// A core (protocol state machine) with more polls in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
 #[derive(Clone, Copy, Debug)]

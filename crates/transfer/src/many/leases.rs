@@ -372,7 +372,7 @@ mod tests {
 
     impl Leases {
         /// Checks that each missing chunk is open, or leased once or twice, and that no other chunk
-        /// is.
+        /// is open or leased.
         fn check(&self, missing: &[bool]) -> Result<(), TestCaseError> {
             for (chunk, missing) in missing.iter().enumerate() {
                 let chunk = chunk as u64;

@@ -1,9 +1,10 @@
-//! The writer thread of a copy from replicas: one destination, one journal (the list of written
-//! chunks), and leases of the missing chunks. A lease assigns chunks to a source.
+//! The writer thread of a copy from replicas (sources that have the same object). It has one
+//! destination, one journal (the list of written chunks), and leases of the missing chunks. A lease
+//! assigns chunks to a source.
 //!
-//! The receiving end of each source uses this thread. The hash of each chunk was agreed beforehand.
-//! A source that sends other data is named and excluded. A chunk that arrives twice is written
-//! once.
+//! The receiving end of each source uses this thread. The hash of each chunk is known before the
+//! first chunk arrives, from the version that most sources have. A source that sends other data is
+//! named and excluded. A chunk that arrives twice is written once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,7 +35,7 @@ use longhaul_files::{
 };
 use longhaul_text::clipped;
 
-/// Interval at which silent sources are looked for and rates are measured.
+/// Interval between checks for silent sources. A check also updates rates; see [`MEASURE`].
 const TICK: Duration = Duration::from_millis(100);
 /// A source is silent if nothing has arrived from it for this long and for [`SILENT_RTTS`] round
 /// trips. Other sources may take its lease.
@@ -284,7 +285,8 @@ impl ReplicaWriter {
         Ok(())
     }
 
-    /// Adds a source. Its first lease is sent as a plan, in which all other chunks exist already.
+    /// Adds a source, and sends it a plan with its first lease. The plan lists all chunks outside
+    /// the lease as existing, so the source does not send them.
     fn join(&mut self, source: usize, join: Join) {
         let Join { offer, manifest, reporter } = join;
         let member = Member {
@@ -478,8 +480,8 @@ impl ReplicaWriter {
         let sources: Vec<usize> = self.members.keys().copied().collect();
         for source in sources {
             let Some(member) = self.members.get_mut(&source) else { continue };
-            // A lease that the source has not begun still belongs to it, even if the lease is empty
-            // by now.
+            // The source must begin its last lease before it gets another one, even if the last
+            // lease has no chunks left.
             if member.last_lease > member.begun_lease {
                 continue;
             }
