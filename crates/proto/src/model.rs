@@ -89,8 +89,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
 /// Equation 6: the number of repair rounds until, on average, at most one packet is left, if each
 /// round loses the same share L.
 ///
-/// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss or for one packet; `None` for
-/// more packets at a loss of 1.
+/// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, or if the payload fits into one
+/// packet; `None` if a larger payload meets a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
     let packets = payload.get() as f64 / f64::from(packet.max(1));
     if loss == LossRatio::NONE || packets <= 1.0 {

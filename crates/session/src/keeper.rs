@@ -22,8 +22,9 @@ pub(super) const MUCH: u32 = 4 << 20;
 /// revive the connection soon after an outage: QUIC's own timeout doubles during the outage.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Pauses before each of the three pulses after a write. QUIC declares a packet lost when the third
-/// later packet is acknowledged (RFC 9002 section 6.1.1).
+/// The pause before each of the three pulses after a write. QUIC declares a packet lost when the
+/// third later packet is acknowledged (RFC 9002 section 6.1.1). So three pulses reveal the loss of
+/// the written packet without a timeout.
 const PULSES: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
@@ -199,7 +200,7 @@ mod tests {
     use crate::{Carriers, Session};
 
     #[test]
-    fn a_write_wakes_the_pulse_even_if_the_pulse_does_not_wait_at_that_moment() {
+    fn a_write_wakes_the_pulse_task_even_if_the_task_does_not_wait_at_that_moment() {
         run(async {
             let (near, _far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
             let keeper = near.keeper().expect("it is QUIC");

@@ -587,7 +587,7 @@ fn proxy() -> (SocketAddr, Arc<AtomicU64>) {
 }
 
 #[test]
-fn https_needs_a_trusted_authority_and_stays_https() {
+fn https_needs_a_trusted_authority_and_is_redirected_to_http_only_if_allowed() {
     need!(has("openssl"));
     need!(has("python3"));
     let client = Client::new();

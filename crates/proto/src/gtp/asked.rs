@@ -57,7 +57,7 @@ impl Asked {
         self.runs.push_back(Run { place, blocks, request, at: now });
     }
 
-    /// Number of requested blocks that have neither arrived nor been overtaken.
+    /// Number of requested blocks after the edge, which may still be under way.
     pub(super) fn under_way(&self) -> u64 {
         self.end - self.reached
     }

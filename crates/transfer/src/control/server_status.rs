@@ -298,7 +298,7 @@ pub struct TotalsReport {
     /// Requests that succeeded except for some files.
     #[prost(uint64, tag = "2")]
     pub partial: u64,
-    /// Requests that were refused or not finished.
+    /// Requests that were refused or not finished, or that copied no file because files failed.
     #[prost(uint64, tag = "3")]
     pub failed: u64,
     /// Clients that were turned away before a request.
