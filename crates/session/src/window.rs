@@ -370,7 +370,7 @@ mod tests {
     const NEVER: u64 = u64::MAX;
 
     #[test]
-    fn a_list_of_a_million_names_takes_few_round_trips_at_any_random_loss() {
+    fn a_list_of_a_million_names_takes_few_round_trips_at_random_losses_up_to_one_in_30() {
         const LIST: u64 = 50_000_000;
         for one_in in [NEVER, 1_000, 100, 30] {
             let rounds = Path::new(WIDE, one_in).rounds(LIST);

@@ -52,10 +52,10 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The
-    /// reply says how often the store has discarded outcomes of this client. The number is the last
-    /// such reply that came while no edit of the writer was in doubt (sent on a lost stream and not
-    /// acknowledged).
+    /// Starts a stream of a writer. The `bool` says whether it is the writer's first stream. The
+    /// reply is a count: how often the store has discarded outcomes of this client. The optional
+    /// number is the last such count that the writer got while none of its edits was in doubt (sent
+    /// on a lost stream and not acknowledged).
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (it ends with the writer's stream).
     Edit(Call, bool, Reply<(u64, u64)>),

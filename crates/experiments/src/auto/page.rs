@@ -322,13 +322,13 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        %).\n\n\
                        In the reported and the tuned half the shadow window's harm to one CUBIC \
                        connection is 1.29 and 1.27 (trains 1.10 and 1.27), to four connections \
-                       2.76 and 2.63 (trains 2.33 and 3.07): the aim of 1.1 is missed. If a loss \
-                       does not slow the other flows down, the window grows back; without this \
-                       rule BBR would displace the copy. Since 2026-11-28 the window does not grow \
-                       back beside flows that keep a queue for 12 s (harm to four connections \
-                       before: 2.91 and 2.79). A short queue becomes empty after each loss of \
-                       CUBIC, just as BBR empties queues, so with a short queue the window still \
-                       grows back. The means of Jain's index of two copies with the shadow window \
+                       2.76 and 2.63 (trains 2.33 and 3.07): the aim of 1.1 is missed. A loss \
+                       shrinks the window. If the loss does not slow the other flows down, the \
+                       window grows back; without this rule BBR would displace the copy. Since \
+                       2026-11-28 the window does not grow back beside flows that keep a queue \
+                       for 12 s (harm to four connections before: 2.91 and 2.79). A short queue \
+                       becomes empty after each loss of CUBIC, just as BBR empties queues, so with \
+                       a short queue the window still grows back. The means of Jain's index of two copies with the shadow window \
                        are 0.92 to 0.97 (three starts of the second copy, two halves); three of \
                        the six means reach the aim of 0.95.\n\n\
                        Since 2026-11-28 an outage does not change the rate. Before, it counted as \

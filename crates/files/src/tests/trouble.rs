@@ -254,7 +254,7 @@ fn the_watch_counts_each_chunk_that_is_read_and_can_cancel_the_work() {
 }
 
 #[test]
-fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command_share_it() {
+fn two_commands_cannot_write_one_tree_at_the_same_time_but_sources_of_one_command_can() {
     let ends = ends();
     write(ends.from.join("tree/file"), b"f");
     let (tree_of, contents) = (ends.from.join("tree"), slash(&ends.from));
@@ -483,7 +483,7 @@ fn an_equal_file_is_skipped_even_if_another_copy_has_locked_it() {
 }
 
 #[test]
-fn a_copy_may_replace_a_regular_file_or_an_unused_name_also_through_a_link() {
+fn a_copy_may_write_to_a_regular_file_or_an_unused_name_also_through_a_link() {
     let ends = ends();
     write(ends.to.join("file"), b"f");
     for (link, to) in [("to_file", "file"), ("to_nothing", "gone"), ("circle", "circle")] {

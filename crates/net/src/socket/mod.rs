@@ -25,7 +25,7 @@ pub use sys::{Segments, tcp_acknowledged, tcp_round_trip, tcp_segments};
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// Maximum number of messages in one receiving system call.
 pub(crate) const MESSAGES: usize = 8;
-/// Bytes of one message: the longest train that the kernel joins.
+/// Bytes of one message: the longest train (datagrams that the kernel merges into one message).
 const MESSAGE_LEN: usize = 1 << 16;
 /// The largest datagram that a common link carries whole (jumbo frames) over IPv4. Larger datagrams
 /// are sent only at the user's request, as IP fragments.

@@ -173,8 +173,8 @@ impl Cutter {
         Ok(())
     }
 
-    /// Begins a message, the two slices together. Each call of [`Cutter::next`] then appends the
-    /// next of its datagrams.
+    /// Begins a message that consists of the two slices. Each call of [`Cutter::next`] then appends
+    /// the next datagram of the message.
     ///
     /// # Errors
     /// The message has too many parts.

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn all_fates_but_arrival_are_drops_and_queue_full_and_managed_are_drops_by_the_queue() {
+    fn every_fate_except_arrival_is_a_drop_and_only_a_full_queue_or_codel_is_a_queue_drop() {
         let arrives = Fate::Arrives(Passage { at: Time::ZERO, twice: false, turned_bit: None });
         let drops =
             [Fate::Lost, Fate::QueueFull, Fate::Managed, Fate::Policed, Fate::Down, Fate::TooLarge];

@@ -407,8 +407,9 @@ pub struct ChannelReceived {
     pub queue: u64,
     /// Rate of the content of arrived messages, over the last one to two seconds.
     pub goodput: Rate,
-    /// Rate of received content, over the last one to two seconds; in the mode `Multicast`, rate
-    /// of the datagrams that completed a message.
+    /// Rate of received content, over the last one to two seconds. In the modes `Reliable` and
+    /// `Latest` the content of incomplete messages counts too. In the mode `Multicast`: rate of the
+    /// datagrams that completed a message.
     pub throughput: Rate,
     /// The round-trip time to the server when this client last entered the room.
     pub rtt: Span,

@@ -30,7 +30,7 @@ const MOST_WAITING: usize = 256 << 20;
 /// need them.
 const FREE: usize = 1 << 20;
 
-/// The queue for the control stream, as its writers use it.
+/// The writing end of the queue for the control stream.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     sender: UnboundedSender<Option<Message>>,
