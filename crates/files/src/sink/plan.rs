@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_after_the_opening_counts_as_a_change() {
+    fn a_file_written_after_it_was_opened_counts_as_changed() {
         let disk = crate::store::memory::Disk::new(1);
         let root = crate::store::buffers::Store(disk.root());
         let place = crate::Place::Stored { root, path: "x".into() };

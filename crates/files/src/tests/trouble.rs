@@ -316,7 +316,7 @@ fn two_concurrent_copies_of_several_files_into_one_folder_never_mix_a_file() {
 }
 
 #[test]
-fn more_large_files_than_open_handles_can_be_in_progress() {
+fn more_large_files_can_be_in_progress_than_are_kept_open() {
     let ends = ends();
     for number in 0..70 {
         // Holes keep the test fast; each file has two chunks of content.

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_first_round_may_be_lost() {
+    fn a_search_whose_whole_first_round_is_lost_still_finds_the_size() {
         let (found, _) = run(9000, 1472, |_, said| said > 1);
         assert_eq!(found.map(|found| found.size), Some(1472));
     }

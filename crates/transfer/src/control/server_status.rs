@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_survives_its_conversion_to_a_message_and_an_unknown_bottleneck_becomes_nothing() {
+    fn a_status_survives_conversion_to_a_message_and_an_unknown_bottleneck_is_read_as_none() {
         let transfer = TransferStatus {
             name: Some("Ada".to_owned()),
             wish: "reads /x".to_owned(),
