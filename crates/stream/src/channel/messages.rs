@@ -109,9 +109,8 @@ pub struct Subscribe {
     /// messages in datagrams. The client already has all messages of this run before `next`.
     #[prost(fixed64, tag = "4")]
     pub run: u64,
-    /// The position to continue at, as the client still needs. A position after the room's
-    /// next message shows that the last message of each key before its first connection. The
-    /// server then treats the client as a new subscriber.
+    /// The position to continue at, as the server last sent it. If its top bit is set, the server
+    /// first sends the last message of each key before this position.
     #[prost(uint64, tag = "5")]
     pub next: u64,
     /// The link whose messages must not be sent back; 0 for none. A link needs the right `link`.
