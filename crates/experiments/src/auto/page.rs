@@ -328,9 +328,9 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        2026-11-28 the window does not grow back beside flows that keep a queue \
                        for 12 s (harm to four connections before: 2.91 and 2.79). A short queue \
                        becomes empty after each loss of CUBIC, just as BBR empties queues, so with \
-                       a short queue the window still grows back. The means of Jain's index of two copies with the shadow window \
-                       are 0.92 to 0.97 (three starts of the second copy, two halves); three of \
-                       the six means reach the aim of 0.95.\n\n\
+                       a short queue the window still grows back. The means of Jain's index of two \
+                       copies with the shadow window are 0.92 to 0.97 (three starts of the second \
+                       copy, two halves); three of the six means reach the aim of 0.95.\n\n\
                        Since 2026-11-28 an outage does not change the rate. Before, it counted as \
                        an overload, and the worst cell with a hole had 88 % (trains 83 %) instead \
                        of 97 %.\n\n\
