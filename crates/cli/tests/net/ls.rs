@@ -266,12 +266,12 @@ fn a_client_refuses_invalid_names_and_a_listing_that_ends_early() {
     let whole = |names| Listed { names, done: true };
     assert_eq!(lied(vec![whole(vec![name(b"fine")])]).is(0, &[]).stdout, ["fine"]);
     for bad in [&b""[..], b"..", b"a/b", b"nul\0"] {
-        lied(vec![whole(vec![name(bad)])]).is(1, &["an invalid name"]);
+        lied(vec![whole(vec![name(bad)])]).is(1, &["an invalid entry"]);
     }
     lied(vec![whole(vec![ListedName { mode: u32::MAX, ..name(b"x") }])])
-        .is(1, &["an invalid name"]);
+        .is(1, &["an invalid entry"]);
     lied(vec![whole(vec![ListedName { nanos: u32::MAX, ..name(b"x") }])])
-        .is(1, &["an invalid name"]);
+        .is(1, &["an invalid entry"]);
     lied(vec![Listed { names: vec![name(b"x")], done: false }]).is(1, &["ended the listing early"]);
     // Any time can be shown.
     let times = [i64::MIN, i64::MAX].map(|seconds| ListedName { seconds, ..name(b"x") });
