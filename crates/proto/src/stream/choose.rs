@@ -98,10 +98,10 @@ pub struct Choice {
 ///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·(RTT + jitter)/D). B_send is the sending rate,
 ///   B_obj the number of frames a second, and S_obj the size of a frame.
 /// - **repair**: D > RTT/2 + jitter. With r > 0 repair rounds, D must exceed this sum by the time
-///   until a loss is noticed and r·(RTT + 10 ms). r is the smallest number for which k·L·(2L −
-/// L²)^r ≤ ε: a
-///   round fails if the request or its answer is lost. If r > 0, a receiver must also be allowed
-///   to request all datagrams of a run of losses that is 8 times as long as the mean burst.
+///   until a loss is noticed and r·(RTT + 10 ms). r is the smallest number for which
+///   k·L·(2L − L²)^r ≤ ε: a round fails if the request or its answer is lost. If r > 0, a receiver
+///   must also be allowed to request all datagrams of a run of losses that is 8 times as long as
+///   the mean burst.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
 ///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {
