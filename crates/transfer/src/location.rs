@@ -159,10 +159,8 @@ impl fmt::Display for Location {
         match self {
             Location::Local(path) => write!(f, "{}", path.display()),
             Location::Ssh { destination, path } => {
-                let (user, host) = match destination.rsplit_once('@') {
-                    Some((user, host)) => (format!("{user}@"), host),
-                    None => (String::new(), destination.as_str()),
-                };
+                let user = destination.rfind('@').map_or(0, |at| at + 1);
+                let (user, host) = destination.split_at(user);
                 match host.contains(':') {
                     true => write!(f, "{user}[{host}]:{}", path.display()),
                     false => write!(f, "{user}{host}:{}", path.display()),

@@ -2,7 +2,7 @@
 //! one folder that differ only in case name one file. Without this check the later of these files
 //! would replace the other, and both would count as copied.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::io;
 
@@ -25,26 +25,14 @@ impl Alike {
         let count = manifest.entries().len() as u32;
         let hash = |number: u32| {
             let parent = manifest.entries()[number as usize].parent();
-            hash_of(&random, parent, manifest.name(number))
+            (hash_of(&random, parent, manifest.name(number)), number)
         };
-        let mut hashes: Vec<u64> = (0..count).map(hash).collect();
+        let mut hashes: Vec<(u64, u32)> = (0..count).map(hash).collect();
         hashes.sort_unstable();
-        let alike = hashes.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
-        let alike: HashSet<u64> = alike.collect();
-        drop(hashes);
-        let (mut firsts, mut earlier) = (HashMap::new(), BTreeMap::new());
-        if !alike.is_empty() {
-            for number in 0..count {
-                let hash = hash(number);
-                if alike.contains(&hash)
-                    && let first = *firsts.entry(hash).or_insert(number)
-                    && first != number
-                {
-                    earlier.insert(number, first);
-                }
-            }
-        }
-        Alike { earlier, distinguish: BTreeSet::new() }
+        let alike = hashes.chunk_by(|(one, _), (other, _)| one == other);
+        let earlier =
+            alike.flat_map(|alike| alike[1..].iter().map(|(_, number)| (*number, alike[0].1)));
+        Alike { earlier: earlier.collect(), distinguish: BTreeSet::new() }
     }
 
     /// Fails for an entry whose name is the name of an earlier entry at the destination.

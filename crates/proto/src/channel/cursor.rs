@@ -9,7 +9,7 @@ use crate::share::{Key, Prefix};
 /// Maximum lag of a subscriber that gets datagrams, in messages.
 const DATAGRAMS: u64 = 256;
 
-/// The top bit of a position; a log never has so many messages.
+/// The top bit of a position. No log reaches 2^63 messages, so the bit has no other use.
 const INCOMPLETE: u64 = 1 << 63;
 
 /// The next output of a cursor.
@@ -68,11 +68,14 @@ impl Cursor {
         not_via: u64,
     ) -> Option<Cursor> {
         let next = position & !INCOMPLETE;
+        if next > log.next() {
+            return None;
+        }
         let mut cursor = Cursor::at(next, mode, keys, not_via);
         if position != next {
             cursor.before = cursor.earlier(log);
         }
-        (next <= log.next()).then_some(cursor)
+        Some(cursor)
     }
 
     /// The positions of each key's last message before `next`, if the subscriber wants it.

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allowance_grows_at_the_rate_up_to_the_amount_burst() {
+    fn the_allowance_grows_at_the_rate_up_to_the_burst() {
         let at = |secs| Time::ZERO + Span::from_secs(secs);
         let mut obedience = Obedience::new(Time::ZERO, 1e3);
         let mut left = |secs, burst, datagrams| {

@@ -24,10 +24,11 @@
 //!    the highest rate that lately arrived ([`proven`]).
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
-//! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate rises,
-//! and then follows several trains together ([`pool`](super::pool)). **Short queues** overflow when
-//! a burst arrives: before the rate falls below the rate of the trains, the sender tries shorter
-//! bursts. The receiver's drain rate and the user's limit cap the rate.
+//! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles or
+//! rises by half, and then follows several trains together ([`pool`](super::pool)). **Short queues**
+//! overflow when a burst arrives. So the sender tries shorter bursts before the rate falls below the
+//! rate of the trains, and before a loss counts as the path's own. The receiver's drain rate and
+//! the user's limit cap the rate.
 
 mod judge;
 mod measure;

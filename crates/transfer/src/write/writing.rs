@@ -233,7 +233,7 @@ impl<S: Store> Writing<S> {
         );
         let needless = store.take_needless();
         if !needless.is_empty() {
-            self.failed.retain(|chunk| store.needs(*chunk));
+            drop_needless(&mut self.failed, store, &needless);
             self.reporter.report(WriterEvent::Needless(needless));
         }
     }
@@ -263,6 +263,13 @@ impl<S: Store> Writing<S> {
         let outcome = planned::outcome(outcome, &self.failed_at_source, self.resumed);
         self.reporter.report(WriterEvent::Outcome(Box::new(outcome), mark));
         Ok(())
+    }
+}
+
+/// Removes the chunks from `failed` that `store` no longer needs.
+fn drop_needless<S: Store>(failed: &mut BTreeSet<u64>, store: &S, needless: &[Range<u64>]) {
+    if !needless.is_empty() {
+        failed.retain(|chunk| store.needs(*chunk));
     }
 }
 
@@ -308,9 +315,7 @@ impl<S: Store> Opened for Writing<S> {
         // These chunks changed after the comparison. The source sends them only in another pass.
         let changed = store.take_changed().into_iter();
         self.failed.extend(changed.filter(|chunk| store.needs(*chunk)));
-        if !needless.is_empty() {
-            self.failed.retain(|chunk| store.needs(*chunk));
-        }
+        drop_needless(&mut self.failed, store, &needless);
         let there = |range: &Range<u64>| {
             range.clone().map(|chunk| self.object.chunk_content(chunk) as u64).sum::<u64>()
         };
@@ -332,9 +337,7 @@ impl<S: Store> Opened for Writing<S> {
         if let Some(store) = self.store.as_mut().filter(|_| (entry as usize) < entries) {
             self.failed_at_source.insert(entry, changed);
             let needless = store.fail_entry(entry, &reason);
-            if !needless.is_empty() {
-                self.failed.retain(|chunk| store.needs(*chunk));
-            }
+            drop_needless(&mut self.failed, store, &needless);
             self.reporter.report(WriterEvent::Needless(needless));
         }
     }

@@ -41,12 +41,17 @@ impl Trains {
         }
     }
 
-    /// Two epochs have shown that the path loses this share at any rate.
+    /// Returns to the earlier rate: the path loses the same share at any rate.
     fn own(&mut self, before: &Measure, measure: &Measure) {
+        self.relearn(before, measure);
+        self.set_rate(before.rate);
+    }
+
+    /// Learns the path's own loss anew from two epochs.
+    fn relearn(&mut self, before: &Measure, measure: &Measure) {
         self.seen = 0.0;
         self.learn(before);
         self.learn(measure);
-        self.set_rate(before.rate);
     }
 
     /// Judges a raised rate: did more arrive?
@@ -66,9 +71,7 @@ impl Trains {
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else if gained > raised / 2.0 {
-            self.seen = 0.0;
-            self.learn(before);
-            self.learn(measure);
+            self.relearn(before, measure);
             self.raise(measure);
         } else {
             self.caused(before);
