@@ -59,7 +59,8 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
             The path is new, or it is remembered: an earlier copy is assumed to have found 930 or \
             3720 Mbit/s and the link's loss. A flow over a remembered path sends at half of the \
             remembered rate until the report on its first packet train arrives, for at most one \
-            round trip, and then searches as usual. The remembered 930 Mbit/s are right for the \
+            round trip, and then searches as usual; if the train confirms the remembered rate, the \
+            search starts near it. The remembered 930 Mbit/s are right for the \
             links of 1 Gbit/s and wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for all \
             links. Waste is data sent beyond the object, as a share of the object. Time is \
             measured from the first datagram until the sender knows that everything has arrived.",

@@ -15,6 +15,7 @@ use core::ops::Range;
 use crate::accounting::{ReceiverAccounting, SenderAccounting};
 use crate::law::{Found, Law, Weight};
 use crate::layout::{Block, Layout};
+use crate::receipt::Receipt;
 use crate::remembered::Remembered;
 use crate::settings::Settings;
 use crate::time::{Span, Time};
@@ -293,6 +294,13 @@ pub trait Sender: Send {
     /// Lets the sender send coded symbols ([`crate::coded`]). Without this call a sender sends
     /// blocks only.
     fn allow_coded(&mut self) {}
+
+    /// Handles what the receiving host says about datagrams that left before the session was open.
+    /// A receipt is not authenticated, so a false one must do no harm.
+    fn on_receipt(&mut self, _: Time, _: &Receipt) {}
+
+    /// Raises the grant (the bytes that may be sent for the first time), as a pulse does.
+    fn raise_grant(&mut self, _: Time, _: Bytes) {}
 
     /// Appends to `out` at most `max` blocks to send now. The first block gets packet number
     /// `next`, the others the numbers that follow. Appends nothing if nothing is due.

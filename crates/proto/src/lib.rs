@@ -12,6 +12,7 @@
 //! - [`tally`], [`ranges`]: which blocks have arrived, which are skipped.
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: pacing, measurements and rate control.
 //!   [`law`]: the rate control laws. [`remembered`]: an earlier flow's findings about the path.
+//!   [`early`], [`receipt`]: what has arrived before the session is open.
 //! - [`ends`]: code that the senders and receivers of all protocols share.
 //! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings, and the units of
 //!   the settings. Then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
@@ -77,6 +78,7 @@ extern crate std;
 pub mod accounting;
 pub mod channel;
 pub mod coded;
+pub mod early;
 pub mod endpoint;
 mod ends;
 pub mod fec;
@@ -93,6 +95,7 @@ pub mod quantity;
 pub mod ranges;
 mod rate;
 pub mod rbudp;
+pub mod receipt;
 pub mod registry;
 pub mod remembered;
 mod row;

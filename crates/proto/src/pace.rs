@@ -25,6 +25,8 @@ const MOST: Bytes = Bytes::new(2 * 65_536);
 const MAX_BURST: u64 = 88;
 /// How much lateness the long bucket makes up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
+/// A rate that rises by more than this factor jumps.
+const JUMP: f64 = 4.0;
 /// Catch-up rate, in per cent of the rate.
 const CATCH_UP: u64 = 120;
 
@@ -91,13 +93,16 @@ impl Pacer {
             return;
         }
         // Datagrams that were sent before the change are charged at the old rate. This debt is
-        // limited to one burst.
+        // limited to one burst: at the old rate, or after a jump to a much higher rate at the new
+        // rate, because one datagram at a very low rate would delay a fast flow for long.
         let now = picos(now);
         let before = self.cost(self.burst);
-        self.long = self.long.min(now + before);
-        self.short = self.short.min(now + before);
+        let jumps = rate > self.rate.scale(JUMP);
         self.rate = rate;
         self.burst = self.burst_at_rate();
+        let most = now + if jumps { self.cost(self.burst).min(before) } else { before };
+        self.long = self.long.min(most);
+        self.short = self.short.min(most);
     }
 
     pub(crate) fn fix_burst(&mut self, datagrams: u64) {
@@ -303,6 +308,17 @@ mod tests {
             // The last delay may be too close to the end to be made up for.
             assert!(sent.abs_diff(expected) <= expected / 100 + 50, "{mbps}: {sent} of {expected}");
         }
+    }
+
+    #[test]
+    fn a_flow_that_was_very_slow_is_fast_within_a_millisecond_of_a_higher_rate() {
+        let mut pacer = Pacer::new(Rate::from_bps(100_000), DATAGRAM);
+        pacer.spend(Time::ZERO, DATAGRAM);
+        // At 100 kbit/s, one datagram takes 118 ms.
+        assert!(pacer.next() > Time::ZERO + Span::from_millis(100));
+        let now = Time::ZERO + Span::from_millis(10);
+        pacer.set_rate(now, Rate::from_mbps(900));
+        assert!(pacer.next() <= now + Span::from_millis(1));
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Pulses {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct TrainMeter {
+pub(crate) struct TrainMeter {
     datagram: Bytes,
     /// Length of the train that begins at number 0.
     first_len: u64,
@@ -176,12 +176,12 @@ struct Passing {
 }
 
 impl TrainMeter {
-    fn new(datagram: Bytes) -> TrainMeter {
+    pub(crate) fn new(datagram: Bytes) -> TrainMeter {
         TrainMeter { datagram, first_len: TRAIN_LEN, current: None, ended: None }
     }
 
     /// Records a datagram; returns whether the datagram ended a train that could be timed.
-    fn arrive(&mut self, at: Time, number: PacketNumber) -> bool {
+    pub(crate) fn arrive(&mut self, at: Time, number: PacketNumber) -> bool {
         let place = number.0 % TRAIN_EVERY;
         let start = number.0 - place;
         let len = |start| if start == 0 { self.first_len } else { TRAIN_LEN };
@@ -198,6 +198,11 @@ impl TrainMeter {
             ended |= place + 1 == len && self.end();
         }
         ended
+    }
+
+    /// The newest train that could be timed.
+    pub(crate) fn ended(&self) -> Option<Train> {
+        self.ended
     }
 
     fn end(&mut self) -> bool {

@@ -8,8 +8,9 @@ use crate::accounting::SenderAccounting;
 use crate::endpoint::{BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Wake};
 use crate::law::Found;
 use crate::layout::Block;
+use crate::receipt::Receipt;
 use crate::time::{Span, Time};
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
 /// What a protocol decides at the sending end of a flow.
@@ -36,6 +37,9 @@ pub trait SendingFlow: Send {
 
     /// As [`Sender::allow_coded`].
     fn use_coded(&mut self) {}
+
+    /// As [`Sender::on_receipt`].
+    fn use_receipt(&mut self, _now: Time, _receipt: &Receipt) {}
 
     /// Number of datagrams that may leave now; the first gets number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
@@ -93,6 +97,14 @@ impl<F: SendingFlow> Sender for F {
 
     fn allow_coded(&mut self) {
         self.use_coded();
+    }
+
+    fn on_receipt(&mut self, now: Time, receipt: &Receipt) {
+        self.use_receipt(now, receipt);
+    }
+
+    fn raise_grant(&mut self, _: Time, grant: Bytes) {
+        self.end_mut().frontier.raise_grant(grant);
     }
 
     fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {

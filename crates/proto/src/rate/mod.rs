@@ -21,6 +21,7 @@ mod tests;
 
 use crate::endpoint::{PacketNumber, Setup};
 use crate::law::{Found, Law};
+use crate::receipt::Receipt;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::Pulse;
@@ -63,6 +64,14 @@ pub(crate) trait RateController: Send {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>);
+
+    /// Handles what the receiving host says about datagrams that left before the session was open.
+    /// The receipt is not authenticated.
+    fn on_receipt(&mut self, _receipt: &Receipt) {}
+
+    /// Raises the rate to `rate` after the report on the first train, which has confirmed that an
+    /// earlier flow found about this rate. Without effect on a controller that does not search.
+    fn start_at(&mut self, _rate: Rate) {}
 }
 
 /// Returns the controller that the flow's setup asks for.

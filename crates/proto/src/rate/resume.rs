@@ -4,10 +4,14 @@
 //!   changed too much, the path is treated as unknown: [`Remembered::fits`].
 //! - **Unvalidated** (section 3.3): after the first packet train (datagrams sent back to back), the
 //!   flow sends at half of the remembered rate until the report on that train arrives. Meanwhile it
-//!   sends at most half of the remembered bandwidth-delay product.
+//!   sends at most half of the remembered bandwidth-delay product. If the data leave before the
+//!   session is open, a receipt can end this step sooner: the receiving host says, unauthenticated,
+//!   what has arrived. The flow then takes the rate of the next step, for one bandwidth-delay
+//!   product at most.
 //! - **Validating and Safe Retreat** (sections 3.4 and 3.5): the report on the first packet train
-//!   shows the current capacity. From then on the controller decides alone, and the remembered rate
-//!   has no influence.
+//!   shows the current capacity. If the train showed at least two thirds of the remembered rate, or
+//!   arrived too fast to be timed, the flow continues near the remembered rate. From then on the
+//!   controller decides alone.
 
 use alloc::boxed::Box;
 
@@ -16,19 +20,33 @@ use super::{Feedback, RateController};
 use crate::endpoint::{PacketNumber, Setup};
 use crate::law::Found;
 use crate::pulse::TRAIN_LEN;
+use crate::receipt::Receipt;
 use crate::remembered::Remembered;
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
+use crate::wire::Train;
+
+/// Share of the remembered rate that the first train must show to confirm the remembered rate.
+const CONFIRMS: f64 = 2.0 / 3.0;
+/// Share of a confirmed rate that the flow takes.
+const TAKEN: f64 = 0.95;
 
 pub(super) struct Resumed {
     law: Box<dyn RateController>,
+    path: Remembered,
+    limit: Option<Rate>,
     datagram: Bytes,
     rate: Rate,
     /// Maximum number of datagrams to send at the faster rate, including the first train.
     budget: u64,
     sent: u64,
     is_open: bool,
+    has_receipt: bool,
 }
+
+/// A receipt counts only if fewer datagrams are missing than this share more than the remembered
+/// loss.
+const MISSING: f64 = 0.1;
 
 impl Resumed {
     /// Wraps the controller `law` with a faster start. The rate limit of `setup` still applies.
@@ -36,7 +54,28 @@ impl Resumed {
         let (half, datagram) = (path.rate.scale(0.5), setup.datagram());
         let rate = setup.rate_limit.map_or(half, |limit| half.min(limit));
         let flight = path.flight(setup.rtt).get() / datagram.get().max(1);
-        Resumed { law, datagram, rate, budget: TRAIN_LEN + flight, sent: 0, is_open: true }
+        let budget = TRAIN_LEN + flight;
+        Resumed {
+            law,
+            path,
+            limit: setup.rate_limit,
+            datagram,
+            rate,
+            budget,
+            sent: 0,
+            is_open: true,
+            has_receipt: false,
+        }
+    }
+}
+
+impl Resumed {
+    /// Returns the rate to take after the first train: a train that arrived too fast to be timed
+    /// also confirms the remembered rate. `None` if the train contradicts this rate.
+    fn confirmed(&self, train: Option<Train>) -> Option<Rate> {
+        let least = self.path.rate.scale(CONFIRMS);
+        let contradicts = train.is_some_and(|train| train.bytes / train.span < least);
+        (!contradicts).then(|| self.path.rate.scale(TAKEN))
     }
 }
 
@@ -59,13 +98,34 @@ impl RateController for Resumed {
         self.law.on_sent(now, first, count);
     }
 
+    fn on_receipt(&mut self, receipt: &Receipt) {
+        if !self.is_open || self.has_receipt || receipt.highest < TRAIN_LEN {
+            return;
+        }
+        let came = receipt.received as f64 / receipt.highest as f64;
+        let is_clear = came > 1.0 - self.path.loss.get() - MISSING;
+        if let Some(rate) = self.confirmed(receipt.train).filter(|_| is_clear) {
+            self.has_receipt = true;
+            self.rate = self.limit.map_or(rate, |limit| rate.min(limit));
+            // Another whole bandwidth-delay product, in addition to the half.
+            self.budget = self.budget.saturating_mul(3);
+        }
+    }
+
     fn found(&self) -> Found {
         self.law.found()
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        self.is_open &= first_rate(self.datagram, feedback.pulse, 1.0).is_none();
         self.law.on_feedback(now, feedback);
+        if !self.is_open || first_rate(self.datagram, feedback.pulse, 1.0).is_none() {
+            return;
+        }
+        self.is_open = false;
+        let train = feedback.pulse.train.filter(|train| train.first.0 == 0);
+        if let Some(rate) = self.confirmed(train) {
+            self.law.start_at(rate);
+        }
     }
 }
 
@@ -77,7 +137,7 @@ mod tests {
     use crate::rate::controller;
     use crate::time::Span;
     use crate::units::LossRatio;
-    use crate::wire::{Pulse, Train};
+    use crate::wire::Pulse;
 
     const RTT: Span = Span::from_millis(100);
     const PATH: Remembered =
@@ -127,6 +187,61 @@ mod tests {
         let report = Pulse { train: Some(train), highest: TRAIN_LEN, ..early };
         resumed.on_feedback(Time::ZERO + RTT, &feedback(&report));
         assert_eq!(resumed.rate(), Rate::from_mbps(90));
+    }
+
+    #[test]
+    fn a_first_train_that_shows_two_thirds_of_the_remembered_rate_confirms_this_rate() {
+        // 31 datagrams of 1,250 bytes; two thirds of 800 Mbit/s take them 581.25 µs.
+        for (nanos, mbps) in [(581_000, 760), (582_000, 479), (300_000, 930)] {
+            let (bytes, span) = (Bytes::new(31 * 1250), Span::from_nanos(nanos));
+            let train = Train { first: PacketNumber(0), bytes, span, steps: 31 };
+            let report =
+                Pulse { train: Some(train), highest: 40, received: 40, ..Pulse::default() };
+            let mut resumed = controller(&setup(Some(PATH)));
+            resumed.on_sent(Time::ZERO, PacketNumber(0), 40);
+            resumed.on_feedback(Time::ZERO + RTT, &feedback(&report));
+            assert_eq!(resumed.rate().as_bps() / 1_000_000, mbps, "{nanos} ns");
+        }
+    }
+
+    #[test]
+    fn a_receipt_that_confirms_the_remembered_rate_opens_a_whole_round_trip_at_most() {
+        let train = |nanos| {
+            let (bytes, span) = (Bytes::new(31 * 1250), Span::from_nanos(nanos));
+            Some(Train { first: PacketNumber(0), bytes, span, steps: 31 })
+        };
+        let receipt = |nanos, received| Receipt { highest: 100, received, train: train(nanos) };
+        let after = |receipt: Receipt| {
+            let mut resumed = controller(&setup(Some(PATH)));
+            resumed.on_receipt(&receipt);
+            resumed
+        };
+        let mbps = |receipt| after(receipt).rate().as_bps() / 1_000_000;
+        // As above, 581 µs show two thirds of the remembered 800 Mbit/s, and 582 µs do not.
+        let cases = [(581_000, 100), (582_000, 100), (400_000, 91), (400_000, 90), (1, 100)];
+        assert_eq!(
+            cases.map(|(nanos, came)| mbps(receipt(nanos, came))),
+            [760, 400, 760, 400, 760]
+        );
+        // A train that was too fast to be timed also counts, but not before it has arrived.
+        let untimed = |highest| Receipt { train: None, highest, received: highest };
+        assert_eq!([31, 32].map(|highest| mbps(untimed(highest))), [400, 760]);
+        // The budget becomes three times as large, once.
+        let mut resumed = after(receipt(300_000, 100));
+        resumed.on_receipt(&receipt(300_000, 100));
+        let budget = 3 * (TRAIN_LEN + 4_000);
+        resumed.on_sent(Time::ZERO, PacketNumber(0), budget - 1);
+        assert_eq!(resumed.rate(), Rate::from_mbps(760));
+        resumed.on_sent(Time::ZERO, PacketNumber(budget - 1), 1);
+        assert!(resumed.rate() < Rate::from_mbps(100));
+        // After the report on the train, a receipt has no effect.
+        let mut reported = controller(&setup(Some(PATH)));
+        reported.on_sent(Time::ZERO, PacketNumber(0), 40);
+        let pulse =
+            Pulse { train: train(3_100_000), highest: 40, received: 40, ..Pulse::default() };
+        reported.on_feedback(Time::ZERO + RTT, &feedback(&pulse));
+        reported.on_receipt(&receipt(300_000, 100));
+        assert_eq!(reported.rate(), Rate::from_mbps(90));
     }
 
     #[test]

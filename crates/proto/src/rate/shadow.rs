@@ -553,6 +553,10 @@ impl RateController for Shadow {
         self.trains.on_sent(now, first, count);
     }
 
+    fn start_at(&mut self, rate: Rate) {
+        self.trains.start_at(rate);
+    }
+
     fn found(&self) -> Found {
         let found = self.trains.found();
         let phase = if self.windows.is_some() { Some(Phase::Shared) } else { found.phase };

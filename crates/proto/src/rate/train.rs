@@ -25,10 +25,10 @@
 //!
 //! **Jitter** spoils single trains: if the first train arrived in few bunches, or the round-trip
 //! time varies before the first rate takes effect ([`jitter`](super::jitter)), the rate doubles or
-//! rises by half, and then follows several trains together ([`pool`](super::pool)). **Short queues**
-//! overflow when a burst arrives. So the sender tries shorter bursts before the rate falls below the
-//! rate of the trains, and before a loss counts as the path's own. The receiver's drain rate and
-//! the user's limit cap the rate.
+//! rises by half, and then follows several trains together ([`pool`](super::pool)). **Short
+//! queues** overflow when a burst arrives. So the sender tries shorter bursts before the rate falls
+//! below the rate of the trains, and before a loss counts as the path's own. The receiver's drain
+//! rate and the user's limit cap the rate.
 
 mod judge;
 mod measure;
@@ -356,6 +356,15 @@ impl Trains {
         MIN_EPOCH_LEN + if is_decided { 0 } else { (loss * 2_500.0).min(500.0) as u64 }
     }
 
+    /// The rate that the path carries, as far as known: that of the ceiling, else the current rate.
+    /// After a clean epoch, the current rate counts up to a quarter above what arrived.
+    fn carried(&self) -> f64 {
+        let arrived = self.proven.rate() / (1.0 - self.loss.min(0.9));
+        let most = if arrived > 0.0 { arrived * CAREFUL } else { f64::INFINITY };
+        let rate = self.ceiling.map_or(self.rate.min(most), |ceiling| ceiling.rate);
+        rate.min(self.limit).min(self.drain)
+    }
+
     fn rate(&self) -> f64 {
         self.rate.min(self.limit).min(self.drain)
     }
@@ -535,11 +544,19 @@ impl RateController for Trains {
         self.sent = first.0 + count;
     }
 
+    fn start_at(&mut self, rate: Rate) {
+        let rate = rate.as_bps() as f64;
+        if self.mode == Mode::Up && rate > self.rate {
+            (self.blind, self.growth) = (false, NEAR);
+            self.set_rate(rate);
+        }
+    }
+
     fn found(&self) -> Found {
         let Some((started, began)) = self.started.zip(self.began) else {
             return Found { phase: Some(Phase::Start), ..Found::default() };
         };
-        let (rate, after) = (Rate::from_bps_f64(self.rate()), started.since(began));
+        let (rate, after) = (Rate::from_bps_f64(self.carried()), started.since(began));
         let loss_ppm = (self.loss.clamp(0.0, 1.0) * 1e6) as u32;
         Found { rate, after, loss_ppm, shared: None, phase: Some(Phase::Alone) }
     }

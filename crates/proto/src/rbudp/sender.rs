@@ -13,6 +13,7 @@ use crate::law::Found;
 use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
+use crate::receipt::Receipt;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, LossRatio};
 use crate::wire::{Control, Done, Pulse, Report};
@@ -255,6 +256,11 @@ impl SendingFlow for RbudpSender {
         } else {
             self.end_round(now, segment);
         }
+    }
+
+    fn use_receipt(&mut self, now: Time, receipt: &Receipt) {
+        self.controller.on_receipt(receipt);
+        self.follow_rate(now);
     }
 
     fn use_coded(&mut self) {

@@ -641,6 +641,20 @@ fn found_reports_the_rate_the_time_it_took_and_the_paths_own_loss() {
     );
 }
 
+#[test]
+fn the_rate_found_is_the_ceiling_or_the_rate_up_to_a_quarter_above_what_arrived() {
+    let found = |trains: &Trains| trains.found().rate.as_bps();
+    let begun = |trains| Trains { began: Some(Time::ZERO), started: Some(Time::ZERO), ..trains };
+    let mut trains = begun(Trains { loss: 0.1, ..up() });
+    assert_eq!(found(&trains), 100_000_000, "nothing has arrived yet");
+    trains.proven.note(&delivering(60.0, 54.0));
+    assert_eq!(found(&trains), 75_000_000, "60 Mbit/s arrived if the own loss is added");
+    trains.set_ceiling(95.0 * MBPS);
+    assert_eq!(found(&trains), 95_000_000);
+    trains.limit = 80.0 * MBPS;
+    assert_eq!(found(&trains), 80_000_000);
+}
+
 mod start;
 
 #[test]
