@@ -219,6 +219,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
     for (name, count) in made {
         value[name] = json!(count);
     }
+    value["first_flight"] = json!(summary.first_flight);
     line(&value)
 }
 
@@ -452,7 +453,8 @@ mod tests {
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
             blake3 verified unread_files memory_lost early_lost refused_datagrams sources \
-            failed_sources last_block_seconds receives tcp_segments remembered_bps found";
+            failed_sources last_block_seconds receives tcp_segments remembered_bps first_flight \
+            found";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }

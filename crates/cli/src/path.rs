@@ -16,8 +16,8 @@ List or forget the rates of earlier copies
 longhaul remembers for 30 days the rate and the loss that a copy without --rate and --bwlimit \
 found: one entry for each network of the other host, address of this host, and direction of the \
 data. The next copy over the same path in the same direction starts at half of that rate, and then \
-searches for the current rate; RBUDP also adds coded symbols for that loss. cp --no-path-memory \
-turns this off.";
+searches for the current rate; RBUDP also adds coded symbols for that loss. A copy to a server \
+then sends its first data before the session is open. cp --no-path-memory turns this off.";
 
 /// List or forget the rates of earlier copies
 #[derive(clap::Args)]

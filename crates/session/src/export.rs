@@ -24,7 +24,8 @@ impl hkdf::KeyType for Length {
 }
 
 impl Exporter {
-    pub(super) fn new(secret: &[u8; 32]) -> Exporter {
+    /// Derives keys from a secret that only the two sides know.
+    pub fn of_secret(secret: &[u8; 32]) -> Exporter {
         Exporter(hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, secret))
     }
 
@@ -48,13 +49,13 @@ mod tests {
 
     #[test]
     fn keys_differ_wherever_secret_label_or_context_do() {
-        let one = Exporter::new(&[1; 32]);
+        let one = Exporter::of_secret(&[1; 32]);
         let keys = [
             one.export(b"ab", b"c"),
             one.export(b"a", b"bc"),
             one.export(b"abc", b""),
             one.export(b"", b"abc"),
-            Exporter::new(&[2; 32]).export(b"ab", b"c"),
+            Exporter::of_secret(&[2; 32]).export(b"ab", b"c"),
         ];
         for (i, key) in keys.iter().enumerate() {
             assert!(!keys[..i].contains(key), "key {i} came twice");

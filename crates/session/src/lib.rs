@@ -259,7 +259,7 @@ impl Facts {
     /// Returns the properties of one of several streams, with its own keys.
     fn of_stream(&self, number: &str) -> Facts {
         let secret = self.secret.export(b"stream", number.as_bytes());
-        Facts { exporter: Exporter::new(&secret), ..self.clone() }
+        Facts { exporter: Exporter::of_secret(&secret), ..self.clone() }
     }
 }
 
@@ -303,8 +303,8 @@ impl Session {
             local_ip: Some(loopback),
             carrier: "tls",
             rtt: RttWatch::once(None),
-            secret: Exporter::new(&[0; 32]),
-            exporter: Exporter::new(&[0; 32]),
+            secret: Exporter::of_secret(&[0; 32]),
+            exporter: Exporter::of_secret(&[0; 32]),
             both_fast_aes: false,
         };
         let below = Arc::new(below::Below::new(peer, below::Streams::One));

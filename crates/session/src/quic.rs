@@ -251,8 +251,8 @@ fn session(
         local_ip: connection.local_ip(),
         carrier: "quic",
         rtt: RttWatch::quic(connection.clone()),
-        secret: Exporter::new(&secret),
-        exporter: Exporter::new(&secret),
+        secret: Exporter::of_secret(&secret),
+        exporter: Exporter::of_secret(&secret),
         both_fast_aes,
     };
     let below = Arc::new(Below::new(peer, Streams::Quic(Keeper::new(connection))));

@@ -210,8 +210,8 @@ impl Under {
             local_ip: self.local_ip,
             carrier: self.carrier,
             rtt: self.rtt,
-            secret: Exporter::new(secret),
-            exporter: Exporter::new(secret),
+            secret: Exporter::of_secret(secret),
+            exporter: Exporter::of_secret(secret),
             both_fast_aes,
         };
         (facts, self.tcp)

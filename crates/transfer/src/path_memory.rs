@@ -32,7 +32,11 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// cannot correct an entry.
 const LIFETIME_FOR_READS: Duration = Duration::from_secs(24 * 3600);
 const HEAD: &str = "# Paths that longhaul measured: network, own address, bit/s, round trip in ns, \
-                    loss, Unix time, direction of the data.\n";
+                    loss, Unix time, direction of the data, bytes of a datagram.\n";
+/// The smallest UDP payload in bytes that a server accepts.
+const SMALLEST_DATAGRAM: u16 = 256;
+/// Number of words in a line of a path to a server that takes no first flight.
+const WITHOUT_DATAGRAM: usize = 7;
 /// Number of words in a line without a direction, as earlier releases wrote it.
 const WITHOUT_DIRECTION: usize = 6;
 
@@ -60,6 +64,16 @@ pub struct KnownPath {
     pub loss: f64,
     /// When the copy ended, to the second.
     pub date: SystemTime,
+    /// The UDP payload of the copy's datagrams in bytes, if the data went to a server that takes
+    /// data before the session is open.
+    pub datagram: Option<u16>,
+}
+
+/// What a first flight (data before the session is open) has to know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct KnownFlight {
+    pub(crate) path: Remembered,
+    pub(crate) datagram: u16,
 }
 
 impl PathMemory {
@@ -114,6 +128,12 @@ impl PathMemory {
         self.find_since(peer, true, LIFETIME_FOR_READS)
     }
 
+    /// Returns the entry for a first flight to `peer`.
+    pub(crate) fn find_flight(&self, peer: IpAddr) -> Option<KnownFlight> {
+        let entry = self.entry(own_address(peer)?, SystemTime::now(), peer, false, LIFETIME)?;
+        Some(KnownFlight { datagram: entry.datagram?, path: entry.remembered() })
+    }
+
     fn find_since(&self, peer: IpAddr, receives: bool, age: Duration) -> Option<Remembered> {
         let (own, now) = (own_address(peer)?, SystemTime::now());
         self.find_from(own, now, peer, receives, age)
@@ -127,11 +147,21 @@ impl PathMemory {
         receives: bool,
         age: Duration,
     ) -> Option<Remembered> {
+        self.entry(own, now, peer, receives, age).map(|entry| entry.remembered())
+    }
+
+    fn entry(
+        &self,
+        own: IpAddr,
+        now: SystemTime,
+        peer: IpAddr,
+        receives: bool,
+        age: Duration,
+    ) -> Option<KnownPath> {
         let mut entries = self.list_at(now).ok()?.into_iter();
         let entry = entries.find(|entry| entry.is_of(peer, own, receives))?;
         let is_fresh = now.duration_since(entry.date).unwrap_or_default() <= age;
-        let loss = LossRatio::new(entry.loss).unwrap_or_default();
-        is_fresh.then_some(Remembered { rate: entry.rate, rtt: entry.rtt, loss })
+        is_fresh.then_some(entry)
     }
 
     /// Stores the result of a copy. If something other than the path limited the copy, a stored
@@ -151,7 +181,7 @@ impl PathMemory {
         let is_of = |entry: &KnownPath| entry.is_of(found.peer, own, found.receives);
         let place = entries.iter().position(is_of);
         let before = place.map(|place| entries.remove(place));
-        let is_bound_by_path = found.is_bound_by_path;
+        let is_evidence = found.is_evidence;
         let found = KnownPath {
             network: network_of(found.peer),
             own_address: own,
@@ -160,10 +190,13 @@ impl PathMemory {
             rtt: found.rtt,
             loss: found.loss,
             date: SystemTime::now(),
+            datagram: found.datagram,
         };
         entries.push(match before {
             // The entry keeps its date, so a rate that no copy confirms becomes old.
-            Some(before) if !is_bound_by_path && before.rate > found.rate => before,
+            Some(before) if !is_evidence && before.rate > found.rate => {
+                KnownPath { datagram: found.datagram, ..before }
+            }
             _ => found,
         });
         entries.sort_by_key(|entry| Reverse(entry.date));
@@ -228,8 +261,11 @@ pub(crate) struct Found {
     pub(crate) rtt: Span,
     /// The fraction of datagrams that were lost, from 0 to 1.
     pub(crate) loss: f64,
-    /// Whether only the path limited the copy.
-    pub(crate) is_bound_by_path: bool,
+    /// Whether the copy shows that the path does not carry more: only the path limited it, and it
+    /// was long or lost much.
+    pub(crate) is_evidence: bool,
+    /// The UDP payload of a datagram, if the server takes a first flight.
+    pub(crate) datagram: Option<u16>,
 }
 
 impl KnownPath {
@@ -238,12 +274,18 @@ impl KnownPath {
         is_same_direction && self.own_address == own && self.network == network_of(peer)
     }
 
+    fn remembered(&self) -> Remembered {
+        let loss = LossRatio::new(self.loss).unwrap_or_default();
+        Remembered { rate: self.rate, rtt: self.rtt, loss }
+    }
+
     fn line(&self) -> String {
         let date = self.date.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (rate, rtt) = (self.rate.as_bps(), self.rtt.as_nanos());
         let KnownPath { network, own_address, loss, .. } = self;
         let direction = if self.receives { "in" } else { "out" };
-        format!("{network} {own_address} {rate} {rtt} {loss:.6} {date} {direction}\n")
+        let datagram = self.datagram.map(|bytes| format!(" {bytes}")).unwrap_or_default();
+        format!("{network} {own_address} {rate} {rtt} {loss:.6} {date} {direction}{datagram}\n")
     }
 }
 
@@ -251,7 +293,9 @@ impl FromStr for KnownPath {
     type Err = ();
 
     fn from_str(line: &str) -> Result<KnownPath, ()> {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let mut words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let last = if words.len() > WITHOUT_DATAGRAM { words.pop() } else { None };
+        let datagram = last.map(|word| word.parse::<u16>()).transpose().map_err(drop)?;
         let &[network, own, rate, rtt, loss, date, direction] = &words[..] else { return Err(()) };
         let receives = match direction {
             "in" => true,
@@ -263,7 +307,8 @@ impl FromStr for KnownPath {
         let number = |word: &str| word.parse::<u64>().map_err(drop);
         let loss: f64 = loss.parse().map_err(drop)?;
         let date = UNIX_EPOCH.checked_add(Duration::from_secs(number(date)?)).ok_or(())?;
-        if network_of(address) != network || !(0.0..=1.0).contains(&loss) {
+        let is_possible = datagram.is_none_or(|bytes| bytes >= SMALLEST_DATAGRAM);
+        if network_of(address) != network || !(0.0..=1.0).contains(&loss) || !is_possible {
             return Err(());
         }
         Ok(KnownPath {
@@ -274,6 +319,7 @@ impl FromStr for KnownPath {
             rtt: Span::from_nanos(number(rtt)?),
             loss,
             date,
+            datagram,
         })
     }
 }
@@ -329,6 +375,7 @@ mod tests {
             rtt: Span::from_millis(100),
             loss: 0.001,
             date: at(date),
+            datagram: None,
         }
     }
 
@@ -344,6 +391,9 @@ mod tests {
         let line = entry("198.51.100.0/24", NOW).line();
         assert_eq!(line, "198.51.100.0/24 192.0.2.9 938000000 100000000 0.001000 1800000000 in\n");
         assert_eq!(line.trim_end().parse(), Ok(entry("198.51.100.0/24", NOW)));
+        let sized = KnownPath { datagram: Some(1_452), ..entry("198.51.100.0/24", NOW) };
+        assert_eq!(sized.line(), line.replace("in\n", "in 1452\n"));
+        assert_eq!(sized.line().trim_end().parse(), Ok(sized));
     }
 
     #[test]
@@ -378,7 +428,9 @@ mod tests {
             "198.51.100.0/24 192.0.2.9 -1 1 0 1 in",
             "198.51.100.0/24 192.0.2.9 1 1 0 18446744073709551615 in",
             "198.51.100.0/24 192.0.2.9 1 1 0 1 1",
-            "198.51.100.0/24 192.0.2.9 1 1 0 1 in 1",
+            "198.51.100.0/24 192.0.2.9 1 1 0 1 in 255",
+            "198.51.100.0/24 192.0.2.9 1 1 0 1 in 65536",
+            "198.51.100.0/24 192.0.2.9 1 1 0 1 in 1452 1",
         ] {
             let (_folder, memory) = memory(&format!("{HEAD}{good}{bad}\n"));
             let error = memory.entries().expect_err(bad);
@@ -404,7 +456,8 @@ mod tests {
         let (folder, memory) = memory("");
         let (peer, own) = (Ipv4Addr::new(10, 0, 0, 5).into(), Ipv4Addr::new(10, 1, 0, 1).into());
         let (rate, rtt) = (Rate::from_mbps(500), Span::from_millis(20));
-        let found = Found { peer, receives: true, rate, rtt, loss: 0.0, is_bound_by_path: true };
+        let found =
+            Found { peer, receives: true, rate, rtt, loss: 0.0, is_evidence: true, datagram: None };
         let other = Rewriting::wait(folder.path()).unwrap();
         memory.note_from(own, found).unwrap();
         assert!(memory.list().unwrap().is_empty());
@@ -421,7 +474,8 @@ mod tests {
         assert!(memory.list_at(at(NOW)).unwrap().is_empty(), "no direction is known");
         let note = |receives, mbps| {
             let (rate, rtt) = (Rate::from_mbps(mbps), Span::from_millis(20));
-            let found = Found { peer, receives, rate, rtt, loss: 0.0, is_bound_by_path: true };
+            let (loss, is_evidence, datagram) = (0.0, true, None);
+            let found = Found { peer, receives, rate, rtt, loss, is_evidence, datagram };
             memory.note_from(own, found).unwrap();
         };
         note(true, 500);

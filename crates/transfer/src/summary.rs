@@ -107,6 +107,8 @@ pub struct Summary {
     /// The rate that an earlier copy found on the path. This copy started at half of that rate, but
     /// at most at its rate limit.
     pub remembered: Option<Rate>,
+    /// Whether the first data left before the session was open.
+    pub first_flight: bool,
     /// Smoothed round-trip time.
     pub rtt: Span,
     /// Object bytes in a full data datagram.

@@ -40,9 +40,11 @@ fn a_copy_starts_from_the_rate_that_an_earlier_copy_over_the_path_remembered() {
         assert_eq!(known["network"], "10.77.0.0/24");
         assert_eq!(known["own_address"], "10.77.0.1");
         assert_eq!(known["receives"], way == Way::Pull, "{known}");
-        assert_eq!(known["rate_bps"], second["rate_bps"], "{way:?}");
+        assert_eq!(known["rate_bps"], second["found"]["rate_bps"], "{way:?}: {second}");
+        assert_eq!(second["first_flight"], false, "{way:?}: {second}");
 
         let third = copy(way, &[]);
+        assert_eq!(third["first_flight"], way == Way::Push, "{way:?}: {third}");
         assert_eq!(third["remembered_bps"], known["rate_bps"], "{way:?}: {third}");
         let told = copy(way, &["--rate=50M"]);
         assert_eq!(told["remembered_bps"], Value::Null, "{way:?}: a fixed rate needs no memory");
@@ -56,11 +58,19 @@ fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
     // Network, own address, rate in bit/s, round trip in ns, loss, time. The direction follows.
     let known = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}", now.as_secs());
-    for way in WAYS {
-        let line = format!("{known} {}\n", if way == Way::Pull { "in" } else { "out" });
+    // The last word is the size of the datagrams of a first flight. The largest do not pass.
+    let cases = [
+        (Way::Pull, "in", false),
+        (Way::Push, "out", false),
+        (Way::Push, "out 1452", true),
+        (Way::Push, "out 8000", false),
+    ];
+    for (way, words, first_flight) in cases {
+        let line = format!("{known} {words}\n");
         std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
         let summary = wan.start(way, &[] as &[&str]).end().summary();
-        assert_eq!(summary["remembered_bps"], 10_000_000_000_u64, "{way:?}: {summary}");
+        assert_eq!(summary["remembered_bps"], 10_000_000_000_u64, "{words}: {summary}");
+        assert_eq!(summary["first_flight"], first_flight, "{words}: {summary}");
         wan.assert_copied(way);
     }
 }

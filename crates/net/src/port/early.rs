@@ -9,19 +9,27 @@
 //! the unannounced flows of one network at most the memory of two flows. Dropped datagrams with
 //! data are no losses of the path, so they are counted for their flow, if the flow was announced or
 //! has kept a datagram.
+//!
+//! The client of an early flow may ask how much has arrived; the answer is a receipt
+//! ([`receipts`]).
+//!
+//! [`receipts`]: super::receipts
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use longhaul_proto::early::Collector;
 use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::receipt::Receipt;
 use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
 use longhaul_proto::wire::header::{Header, Kind};
 
 use crate::network::Network;
 use crate::socket::Path;
 
 /// Bytes kept for one flow, including the bookkeeping.
-pub(super) const FLOW_BYTES: usize = 4_000_000;
+pub(super) const FLOW_BYTES: usize = 8_000_000;
 pub(super) const TOTAL_BYTES: usize = 64_000_000;
 /// Bytes kept for flows that were not announced, a part of [`TOTAL_BYTES`].
 pub(super) const UNANNOUNCED_BYTES: usize = TOTAL_BYTES / 2;
@@ -38,14 +46,16 @@ const FLOWS_PER_NETWORK: usize = 4;
 /// handshakes are dropped.
 const MAX_EXPECTED: usize = 4096;
 const MAX_EXPECTED_OF_NETWORK: usize = 256;
+/// Number of ended flows whose late datagrams are dropped.
+const ENDED: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyVerdict {
     Held,
     /// Dropped because of the limits.
     Full,
-    /// Dropped because neither its flow nor its address is expected, or because the flow id belongs
-    /// to another address.
+    /// Dropped because its flow has ended, because neither its flow nor its address is expected, or
+    /// because the flow id belongs to another address.
     Foreign,
 }
 
@@ -65,6 +75,7 @@ pub(super) struct HeldFlow {
     pub(super) datagrams: Vec<Held>,
     /// Number of dropped datagrams with data: they exceeded the limits or were kept for too long.
     pub(super) data_drops: u64,
+    collector: Collector,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -77,6 +88,8 @@ pub(super) struct EarlyDatagrams {
     addresses: HashMap<IpAddr, Time>,
     announced: HashMap<FlowId, (IpAddr, Time)>,
     flows: HashMap<FlowId, HeldFlow>,
+    /// The flows that ended last. Their late datagrams would take the place of an unannounced flow.
+    ended: VecDeque<FlowId>,
     total: usize,
     /// Bytes kept for all flows that were not announced.
     unannounced: usize,
@@ -92,6 +105,7 @@ impl Default for EarlyDatagrams {
             addresses: HashMap::new(),
             announced: HashMap::new(),
             flows: HashMap::new(),
+            ended: VecDeque::new(),
             total: 0,
             unannounced: 0,
             shares: HashMap::new(),
@@ -164,7 +178,11 @@ impl EarlyDatagrams {
             bytes: Vec::new(),
             datagrams: Vec::new(),
             data_drops: 0,
+            collector: Collector::new(Bytes::new(datagram.len() as u64)),
         });
+        if header.kind == Kind::Data {
+            flow.collector.note(now, header.number);
+        }
         let since = flow.since;
         if !fits || flow.cost() + size > FLOW_BYTES || now.since(since) > KEEP {
             flow.data_drops += u64::from(header.kind == Kind::Data);
@@ -192,7 +210,7 @@ impl EarlyDatagrams {
             let ours = *address == from && now <= *until;
             return if ours { Ok(true) } else { Err(EarlyVerdict::Foreign) };
         }
-        if !self.expects(now, from) {
+        if self.ended.contains(&flow) || !self.expects(now, from) {
             return Err(EarlyVerdict::Foreign);
         }
         let open = self.shares.get(&Network::of(from)).map_or(0, |share| share.flows);
@@ -216,6 +234,20 @@ impl EarlyDatagrams {
                 self.shares.remove(&network);
             }
         }
+    }
+
+    /// Returns the receipt for a flow's early datagrams from `from`; `None` for other flows.
+    pub(super) fn receipt(&self, flow: FlowId, from: IpAddr) -> Option<Receipt> {
+        let held = self.flows.get(&flow).filter(|held| held.from == from)?;
+        Some(held.collector.receipt())
+    }
+
+    /// Notes that `flow` has ended.
+    pub(super) fn end(&mut self, flow: FlowId) {
+        if self.ended.len() == ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(flow);
     }
 
     pub(super) fn take(&mut self, flow: FlowId) -> Option<HeldFlow> {
@@ -395,6 +427,22 @@ mod tests {
     }
 
     #[test]
+    fn late_datagrams_of_ended_flows_take_no_place_of_a_new_flow() {
+        let mut hold = EarlyDatagrams::default();
+        hold.expect(START, address(1));
+        for flow in 0..=ENDED as u32 {
+            hold.end(FlowId(flow));
+        }
+        assert_eq!(hold.ended.len(), ENDED);
+        let foreign = |flow: &u32| offer(&mut hold, START, *flow, 1, 100) == EarlyVerdict::Foreign;
+        assert_eq!((1..=ENDED as u32).filter(foreign).count(), ENDED);
+        assert_eq!(offer(&mut hold, START, 5_000, 1, 100), EarlyVerdict::Held);
+        // An announced flow may have the id of an ended one.
+        hold.announce(START, FlowId(7), address(1));
+        assert_eq!(offer(&mut hold, START, 7, 1, 100), EarlyVerdict::Held);
+    }
+
+    #[test]
     fn all_addresses_of_an_ipv6_network_share_the_limit_of_one_address() {
         let mut hold = EarlyDatagrams::default();
         let of = |network: u16, host: u16| -> IpAddr {
@@ -415,9 +463,12 @@ mod tests {
         assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 9), 100), EarlyVerdict::Held);
     }
 
+    /// More datagrams of 60,000 bytes than are kept for one flow.
+    const FILLING: usize = FLOW_BYTES / 60_000 + 10;
+
     fn fill(hold: &mut EarlyDatagrams, flow: u32, from: u8) -> usize {
         let before = hold.bytes();
-        for _ in 0..80 {
+        for _ in 0..FILLING {
             offer(hold, START, flow, from, 60_000);
         }
         hold.bytes() - before
@@ -434,7 +485,7 @@ mod tests {
             assert!(held <= NETWORK_BYTES, "{held} bytes of one address");
         }
         assert!(hold.bytes() <= UNANNOUNCED_BYTES);
-        for flow in 2_000..2_007 {
+        for flow in 2_000..2_003 {
             hold.announce(START, FlowId(flow), address(1));
             let held = fill(&mut hold, flow, 1);
             assert!(held > FLOW_BYTES - 70_000, "{held} bytes of {flow}");
@@ -474,7 +525,7 @@ mod tests {
         hold.announce(START, FlowId(1), address(1));
         fill(&mut hold, 1, 1);
         let held = hold.flows[&FlowId(1)].datagrams.len() as u64;
-        assert_eq!(hold.flows[&FlowId(1)].data_drops, 80 - held);
+        assert_eq!(hold.flows[&FlowId(1)].data_drops, FILLING as u64 - held);
         assert_eq!(hold.expire(START + KEEP + Span::from_nanos(1)), held);
         assert_eq!(offer(&mut hold, START + KEEP + KEEP, 1, 1, 100), EarlyVerdict::Full);
         // Control messages do not count as lost data.
@@ -485,7 +536,7 @@ mod tests {
         // A renewed announcement keeps the flow expected.
         hold.announce(START + KEEP, FlowId(1), address(1));
         hold.expire(START + EXPECT + Span::from_nanos(1));
-        assert_eq!(hold.take(FlowId(1)).map(|held| held.data_drops), Some(81));
+        assert_eq!(hold.take(FlowId(1)).map(|held| held.data_drops), Some(FILLING as u64 + 1));
         fill(&mut hold, 1, 1);
         hold.announce(START, FlowId(2), address(2));
         fill(&mut hold, 2, 2);

@@ -9,6 +9,7 @@ mod answers;
 mod early;
 pub mod mtu;
 pub mod place;
+pub mod receipts;
 mod receive;
 pub mod scatter;
 #[cfg(test)]

@@ -22,9 +22,9 @@ use crate::port::{Datagrams, FlowSink, PortHandle};
 use crate::socket::{Path, SendError, SendOutcome, Socket};
 
 /// Bytes of the shortest probe that is answered.
-const SHORTEST: usize = 64;
+pub(super) const SHORTEST: usize = 64;
 /// Bytes of an answer: the header, and the size of the probe that arrived.
-const ANSWER_LEN: usize = Header::LEN + 2;
+pub(super) const ANSWER_LEN: usize = Header::LEN + 2;
 /// MTUs worth a probe: the packet that every IPv4 host accepts, IPv6's minimum, nested tunnels,
 /// WireGuard, VXLAN, PPPoE, Ethernet, jumbo frames.
 const MTUS: [u16; 8] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 9000];

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::answers::Answers;
 use super::early::{EarlyDatagrams, EarlyVerdict};
 use super::scatter::{ScatterCall, Spill};
-use super::{Counters, Datagrams, FlowSink, PortCommand, Shared, Slot, mtu};
+use super::{Counters, Datagrams, FlowSink, PortCommand, Shared, Slot, mtu, receipts};
 use crate::socket::{Inbox, Message};
 use crate::{clock, wait};
 
@@ -193,6 +193,9 @@ impl ReceiveLoop {
         let sink = self.flows.remove(&flow);
         // Free the id before the drop: the sink's owner may see the drop and register the id again.
         self.shared.forget(flow);
+        if sink.is_some() {
+            self.early.end(flow);
+        }
         drop(sink);
     }
 
@@ -299,9 +302,20 @@ impl ReceiveLoop {
         let is_probe = header.kind == Kind::Probe;
         let answer = if is_probe { mtu::answer(&header, bytes.len()) } else { None };
         if let Some(answer) = answer.filter(|_| self.may_answer(message)) {
+            let receipt = self.early.receipt(header.flow, message.path.remote.ip());
             // A lost answer has the effect of a lost probe: the peer sends the probe again.
-            let _ = self.shared.socket.send(message.path, &answer);
+            let _ = match receipt {
+                Some(receipt) => {
+                    let answer = receipts::answer(&answer, &receipt);
+                    self.shared.socket.send(message.path, &answer)
+                }
+                None => self.shared.socket.send(message.path, &answer),
+            };
             tally.probes += 1;
+            return;
+        }
+        if is_probe {
+            tally.foreign += 1;
             return;
         }
         match self.early.offer(message.at, header, message.path, bytes) {

@@ -116,6 +116,12 @@ pub struct Request {
     /// sender expects this loss until it has enough reports.
     #[prost(uint32, tag = "30")]
     pub remembered_loss_ppm: u32,
+    /// The secret of a push whose first pass began before the session was open: the keys of this
+    /// pass are derived from the secret, those of other passes from the session. 32 bytes; empty
+    /// without such a pass. A server that skips this field cannot read the pass; its plan says so,
+    /// and the client sends another pass.
+    #[prost(bytes = "vec", tag = "31")]
+    pub flight_secret: Vec<u8>,
 }
 
 /// The limit on removing names that the source lacks.

@@ -99,6 +99,10 @@ pub struct Plan {
     /// Whether the receiving end takes coded symbols in place of blocks.
     #[prost(bool, tag = "6")]
     pub takes_coded: bool,
+    /// Whether the receiving end takes a first flight; see `flight_secret` in
+    /// [`Request`](super::Request).
+    #[prost(bool, tag = "7")]
+    pub takes_flight: bool,
 }
 
 /// Chunks of a partial or existing file that only the source can verify.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FsPath;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +12,17 @@ use std::time::Duration;
 use longhaul_net::access;
 use longhaul_net::clock;
 use longhaul_net::port::PortHandle;
-use longhaul_net::sealing::keys::Suite;
+use longhaul_net::sealing::keys::{Cipher, Suite};
 use longhaul_net::socket::Path;
 use longhaul_net::zone;
-use longhaul_proto::endpoint::ReceiveCapacity;
+use longhaul_proto::endpoint::{FlowId, ReceiveCapacity};
 use longhaul_proto::registry;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at};
 
+use super::first_flight::{LEAD, Opening};
 use super::hooks::{ClientHooks, State};
 use super::question::TimedQuestion;
 use super::remembered::UsedPath;
@@ -34,12 +36,13 @@ use crate::many::part::{CopyPart, To};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Names, PartOfPipe, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
-use crate::random::random_flow;
 use crate::reach::route::{Host, Route};
 use crate::reach::transport::Transport;
 use crate::reach::{Reach, Reached, SizeSearch, reach, usual_datagram};
+use crate::roles::flight::FlightSecret;
+use crate::roles::prepared::{Description, prepare};
 use crate::roles::receiving::{Received, ReceivingRole};
-use crate::roles::sending::SendingRole;
+use crate::roles::sending::{FirstPass, SendingRole};
 use crate::roles::wire::{End, Wire, lost_or_fatal};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
@@ -56,20 +59,22 @@ const THROUGH_SSH: &str = "the ssh channel";
 /// The attempts of a copy, one after the other.
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
-    route: &'a Route,
+    pub(super) route: &'a Route,
     /// The entries (files, folders, links) that a pull (a copy to this host) may contain.
     asked: Option<Arc<Asked>>,
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
     age: Age,
-    part: CopyPart,
+    pub(super) part: CopyPart,
     refused: Cell<bool>,
     /// Whether an earlier attempt has opened a session.
     again: bool,
     /// The id of the last attempt's transfer; zero before the first attempt.
     transfer: Cell<u64>,
     carrier: Cell<&'static str>,
+    /// Whether the last attempt's first data left before its session was open.
+    pub(super) first_flight: Cell<bool>,
     /// The path of the last attempt; `None` if that attempt does not search for a rate.
     pub(super) path: Cell<Option<UsedPath>>,
 }
@@ -124,6 +129,7 @@ impl<'a> Attempt<'a> {
             again: false,
             transfer: Cell::new(0),
             carrier: Cell::new("quic"),
+            first_flight: Cell::new(false),
             path: Cell::new(None),
         })
     }
@@ -190,7 +196,10 @@ impl<'a> Attempt<'a> {
         self.hooks.begin_attempt();
         // Walk the source first. An error in the source must not be mistaken for an error of the
         // network.
-        let source = self.source().await?;
+        let clear = transport.is_datagrams() && self.options.cipher == Cipher::None;
+        let prepared = self.source().await?.map(|source| prepare(source, false, clear));
+        let (description, payloads) = prepared.transpose()?.unzip();
+        let opening = description.as_ref().zip(payloads).map(|(d, p)| Opening::new(d, p));
         let cancel = self.hooks.cancel.clone();
         let observer = self.hooks.observer.clone();
         let question = TimedQuestion::new(&*observer);
@@ -199,14 +208,13 @@ impl<'a> Attempt<'a> {
         let mut reached = match ready {
             Some(reached) => reached,
             None => {
-                let ports = self.part.shared.ports.as_ref();
-                let search = self.size_search(transport);
                 tokio::select! {
-                    reached = reach.open_on(ports, &settings, search) => reached?,
+                    reached = self.open(&reach, transport, &settings, opening.as_ref()) => reached?,
                     () = cancel.wished() => return Err(End::Fatal(interrupted())),
                 }
             }
         };
+        let first = opening.and_then(Opening::into_first);
         self.begin_after(question.waited());
         let needed = match self.options {
             CopyOptions { delete: Some(_), .. } if self.hooks.sends => Some(control::DELETES),
@@ -230,7 +238,34 @@ impl<'a> Attempt<'a> {
         }
         let age = self.again.then_some(self.age);
         self.again = true;
-        self.transfer(transport, reached, source, age).await
+        self.transfer(transport, reached, description.zip(first), age).await
+    }
+
+    /// Opens the session. Meanwhile, the first flight may leave.
+    async fn open(
+        &self,
+        reach: &Reach<'_>,
+        transport: Transport<'_>,
+        settings: &Settings,
+        opening: Option<&Opening<'_>>,
+    ) -> Result<Reached, Error> {
+        let ports = self.part.shared.ports.as_ref();
+        let search = self.size_search(transport);
+        let begun = reach.begin(ports, settings, search).await;
+        let target = begun.as_ref().map(|begun| (begun.data.handle(), begun.contact));
+        let mut flight = opening.zip(target);
+        let mut reached = pin!(reach.open_begun(begun, ports, settings, search));
+        let mut lead = pin!(tokio::time::sleep(LEAD));
+        loop {
+            tokio::select! {
+                reached = &mut reached => return reached,
+                () = &mut lead, if flight.is_some() => {
+                    if let Some((opening, target)) = flight.take() {
+                        self.take_off(transport, opening, target)?;
+                    }
+                }
+            }
+        }
     }
 
     /// Walks the source on a separate thread. Cancellation and the stall limit then work even if
@@ -270,41 +305,25 @@ impl<'a> Attempt<'a> {
         &mut self,
         transport: Transport<'_>,
         reached: Reached,
-        source: Option<Source>,
+        source: Option<(Description, FirstPass)>,
         age: Option<Age>,
     ) -> Result<Finished, End> {
         let Reached { session, data, contact, datagram } = reached;
-        let terms = self.terms(transport, &session, self.options.datagram.or(datagram))?;
-        let (flow, (stream_ends, streams)) = (random_flow(), mpsc::unbounded_channel());
+        let mut terms = self.terms(transport, &session, self.options.datagram.or(datagram))?;
+        let (source, flow) = self.land(source, &mut terms).await.map_err(lost_or_fatal)?;
+        let (stream_ends, streams) = mpsc::unbounded_channel();
         if session.carrier != "ssh" {
             self.open_streams(&terms, &session, stream_ends);
         }
         let _watch = terms.protocol.and_then(|_| self.watch_udp(&session));
         let mut wire = Wire::new(session, self.part.shared.memory.messages());
         wire.outbox().send(Message::Request(self.request(&terms, flow.0, age)));
-        let board = self.hooks.board.clone();
         let block = terms.block(terms.datagram);
         let (suite, protocol, tries) = (terms.suite, terms.protocol, terms.try_streams);
         let result = match source {
             Some(source) => {
                 let path = protocol.map(|_| Path::from(contact));
-                let (port, hooks) = (data.handle(), &self.hooks);
-                let (wire, decides, dry_run) = (&mut wire, true, self.options.dry_run);
-                SendingRole {
-                    wire,
-                    terms,
-                    port,
-                    path,
-                    flow,
-                    board,
-                    streams,
-                    hooks,
-                    decides,
-                    dry_run,
-                    surveyed: false,
-                }
-                .run(source)
-                .await
+                self.send(&mut wire, terms, (data.handle(), path), flow, streams, source).await
             }
             None => self.receive(&mut wire, terms, &data.handle(), contact, streams, age).await,
         };
@@ -335,6 +354,31 @@ impl<'a> Attempt<'a> {
             block,
             fixed_rate: self.options.rate.is_some() || self.options.rate_limit.is_some(),
         })
+    }
+
+    async fn send(
+        &self,
+        wire: &mut Wire,
+        terms: Terms,
+        (port, path): (PortHandle, Option<Path>),
+        flow: FlowId,
+        streams: mpsc::UnboundedReceiver<Session>,
+        (description, first): (Description, FirstPass),
+    ) -> Result<Outcome, End> {
+        let end = SendingRole {
+            wire,
+            terms,
+            port,
+            path,
+            flow,
+            board: self.hooks.board.clone(),
+            streams,
+            hooks: &self.hooks,
+            decides: true,
+            dry_run: self.options.dry_run,
+            surveyed: false,
+        };
+        end.run(description, first).await
     }
 
     async fn receive(
@@ -400,11 +444,11 @@ impl<'a> Attempt<'a> {
         let receives = matches!(self.route, Route::Pull { .. });
         let memory = options.path_memory.as_ref();
         let path = finds_rate.then(|| UsedPath::find(memory, peer, receives, rtt));
-        self.path.set(path);
-        Ok(Terms {
+        let terms = Terms {
             transfer: random_u64(),
             suite: Suite::choose(options.cipher, session.both_fast_aes),
             exporter: session.exporter(),
+            flight: None,
             peer,
             protocol,
             settings: options.settings.clone(),
@@ -418,7 +462,11 @@ impl<'a> Attempt<'a> {
             datagram,
             rtt,
             card: protocol.and_then(|_| access::card_towards(peer, datagram)),
-        })
+        };
+        // With another cipher, the server could not use a first flight.
+        let size = (terms.suite == self.flight_suite()).then(|| (datagram, terms.block(datagram)));
+        self.path.set(path.map(|path| path.with_size(size)));
+        Ok(terms)
     }
 
     fn request(&self, terms: &Terms, flow: u32, age: Option<Age>) -> Request {
@@ -463,6 +511,7 @@ impl<'a> Attempt<'a> {
                 .filter(|_| direction == Direction::Push)
                 .map(|delete| DeleteWire { most: delete.most, age_nanos: age.map(nanos) }),
             share: Some(options.weight.flows()),
+            flight_secret: terms.flight.as_ref().map(FlightSecret::tell).unwrap_or_default(),
             extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
     }

@@ -14,7 +14,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::observed::Observed;
-use crate::control::Outcome;
+use crate::control::{Message, Outcome};
 use crate::counters::board::Board;
 use crate::counters::path_watch::PathWatch;
 use crate::counters::recent::{Recent, over};
@@ -79,6 +79,8 @@ pub(super) struct State {
     pub(super) single: bool,
     planned: bool,
     streams_reported: bool,
+    /// Whether the server takes data before the session is open.
+    pub(super) takes_flight: bool,
     pub(super) earlier: Counters,
     pub(super) observed: Observed,
 }
@@ -103,6 +105,7 @@ impl State {
             single: false,
             planned: false,
             streams_reported: false,
+            takes_flight: false,
             earlier: Counters::default(),
             observed: Observed::new(clock::now()),
         }
@@ -247,6 +250,12 @@ impl ClientHooks {
 }
 
 impl Hooks for ClientHooks {
+    fn on_message(&self, message: &Message) {
+        if let Message::Plan(plan) = message {
+            self.state.borrow_mut().takes_flight = plan.takes_flight;
+        }
+    }
+
     fn tick(&self) -> Result<(), End> {
         if self.cancel.is_cancelled() {
             return Err(End::Fatal(interrupted()));

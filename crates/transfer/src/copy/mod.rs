@@ -1,7 +1,9 @@
 //! The client's side of a copy, from the request to the summary, over one or more sessions.
 //!
-//! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
-//!   copies, `udp_watchdog` detects that UDP no longer passes.
+//! - `attempt` copies over one session, `first_flight` sends data before the session is open,
+//!   `remembered` handles the path's properties from earlier copies, `udp_watchdog` detects that
+//! UDP
+//!   no longer passes.
 //! - `hooks` passes events to the user and cancels on request; `question` measures how long the
 //!   user takes to answer; `summing` creates the summary, `observed` keeps the times of earlier
 //!   attempts for it.
@@ -13,6 +15,7 @@
 
 mod attempt;
 mod feed;
+mod first_flight;
 mod hooks;
 mod http;
 mod local;

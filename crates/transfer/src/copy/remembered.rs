@@ -15,6 +15,11 @@ use crate::summary::{BoundBy, Summary};
 /// A reported rate is believed up to this multiple of the goodput. The multiple is high because a
 /// short copy mostly waits, so its goodput is far below its rate.
 const MOST_BELIEVED: f64 = 20.0;
+/// Round trips after which a copy has found the path's rate. A shorter copy ends before, so its
+/// rate does not refute a higher one.
+const LONG: u64 = 20;
+/// Loss beyond the remembered loss that shows, also in a short copy, that the rate was too high.
+const EXCESS: f64 = 0.02;
 /// Minimum number of datagrams of a copy whose rate is stored.
 const FEWEST: u64 = 1000;
 
@@ -27,6 +32,9 @@ pub(super) struct UsedPath {
     rtt: Span,
     /// The rate, round-trip time and loss that an earlier copy found.
     pub(super) remembered: Option<Remembered>,
+    /// The UDP payload of a full datagram, and the bytes of the object in it; `None` if they are
+    /// useless for a first flight.
+    size: Option<(u16, u32)>,
 }
 
 impl UsedPath {
@@ -39,28 +47,48 @@ impl UsedPath {
         rtt: Span,
     ) -> UsedPath {
         let remembered = memory.and_then(|memory| memory.find(peer, receives));
-        UsedPath { peer, receives, rtt, remembered: remembered.filter(|path| path.fits(rtt)) }
+        let remembered = remembered.filter(|path| path.fits(rtt));
+        UsedPath { peer, receives, rtt, remembered, size: None }
+    }
+
+    /// Sets the UDP payload of a full datagram, and the bytes of the object in it.
+    pub(super) fn with_size(self, size: Option<(u16, u32)>) -> UsedPath {
+        UsedPath { size, ..self }
     }
 
     /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if the
     /// copy was too short or reports no rate.
-    fn found(&self, summary: &Summary) -> Option<Found> {
+    fn found(&self, summary: &Summary, takes_flight: bool) -> Option<Found> {
         let sent = summary.receiver.received.saturating_add(summary.path_lost);
         if sent < FEWEST || summary.rate == Rate::ZERO {
             return None;
         }
+        // The current rate may exceed the path's rate, because the search probes above it.
+        let rate = summary.found.map_or(summary.rate, |found| found.rate);
         let measured = (summary.rtt > Span::ZERO).then_some(summary.rtt);
+        // The session's first measurement may contain a pause of either host, so the shorter time
+        // counts.
+        let rtt = measured.map_or(self.rtt, |measured| self.rtt.min(measured));
+        let loss = summary.path_lost as f64 / sent as f64;
+        let is_long = summary.elapsed >= rtt * LONG;
+        let known_loss = self.remembered.map_or(0.0, |path| path.loss.get());
+        let is_lossy = loss > known_loss + EXCESS;
+        // Perhaps the server dropped the first flight. So this loss says nothing about the path,
+        // and the next copy does without a first flight.
+        let is_dropped = summary.first_flight && is_lossy;
+        // Smaller blocks mean that datagrams of this size did not pass.
+        let size = self.size.filter(|(_, block)| summary.payload_bytes == *block);
+        let may_fly = takes_flight && !is_dropped && !self.receives;
         Some(Found {
             peer: self.peer,
             receives: self.receives,
             // The other end of a pull reports its own sending rate, which may be false. So the
             // goodput that this host measured limits the rate.
-            rate: summary.rate.min(summary.goodput.scale(MOST_BELIEVED)),
-            // The session's first measurement may contain a pause of either host, so the shorter
-            // time counts.
-            rtt: measured.map_or(self.rtt, |measured| self.rtt.min(measured)),
-            loss: summary.path_lost as f64 / sent as f64,
-            is_bound_by_path: summary.bound_by == BoundBy::Path,
+            rate: rate.min(summary.goodput.scale(MOST_BELIEVED)),
+            rtt,
+            loss: if is_dropped { known_loss } else { loss },
+            is_evidence: summary.bound_by == BoundBy::Path && (is_long || is_lossy) && !is_dropped,
+            datagram: size.map(|(datagram, _)| datagram).filter(|_| may_fly),
         })
     }
 }
@@ -71,10 +99,12 @@ impl Attempt<'_> {
     pub(super) fn remember(&self, mut summary: Summary) -> Summary {
         let Some(path) = self.path.get() else { return summary };
         summary.remembered = path.remembered.map(|path| path.rate);
+        summary.first_flight = self.first_flight.get();
         let memory = self.options.path_memory.as_ref();
         // With a rate limit, the found rate may be the limit instead of the path's rate.
         let memory = memory.filter(|_| self.options.rate_limit.is_none());
-        if let (Some(memory), Some(found)) = (memory, path.found(&summary))
+        if let (Some(memory), Some(found)) =
+            (memory, path.found(&summary, self.hooks.state.borrow().takes_flight))
             && let Err(error) = memory.note(found)
         {
             self.hooks.observer.notice(Notice::Warning(error.to_string()));
@@ -86,6 +116,9 @@ impl Attempt<'_> {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+
+    use longhaul_proto::law;
+    use longhaul_proto::units::LossRatio;
 
     use super::*;
 
@@ -101,17 +134,60 @@ mod tests {
         set(&mut summary);
         let peer = Ipv4Addr::new(192, 0, 2, 7).into();
         let rtt = Span::from_millis(80);
-        let path = UsedPath { peer, receives: true, rtt, remembered: None };
-        path.found(&summary)
+        let path = UsedPath { peer, receives: true, rtt, remembered: None, size: None };
+        path.found(&summary, false)
     }
 
     #[test]
     fn a_copy_of_a_thousand_datagrams_is_the_shortest_that_is_remembered() {
         let long = found(|_| {}).expect("it says something");
         assert_eq!((long.rate, long.loss), (Rate::from_mbps(400), 0.01));
-        assert!(long.is_bound_by_path);
         assert!(found(|summary| summary.path_lost = 9).is_none());
         assert!(found(|summary| summary.rate = Rate::ZERO).is_none());
+    }
+
+    #[test]
+    fn the_rate_that_was_found_is_stored_instead_of_a_probe_above_it() {
+        let rate = Rate::from_mbps(300);
+        let probing =
+            found(|summary| summary.found = Some(law::Found { rate, ..law::Found::default() }));
+        assert_eq!(probing.map(|found| found.rate), Some(rate));
+    }
+
+    #[test]
+    fn full_datagrams_that_passed_are_stored_if_the_server_takes_a_first_flight() {
+        let size = |receives, takes_flight, payload_bytes| {
+            let mut summary =
+                Summary { payload_bytes, rate: Rate::from_mbps(1), ..Summary::default() };
+            summary.receiver.received = 1_000;
+            let (peer, rtt) = (Ipv4Addr::new(192, 0, 2, 7).into(), Span::from_millis(80));
+            let path = UsedPath::find(None, peer, receives, rtt).with_size(Some((1_452, 1_420)));
+            path.found(&summary, takes_flight).expect("it is long enough").datagram
+        };
+        assert_eq!(size(false, true, 1_420), Some(1_452));
+        assert_eq!(size(false, false, 1_420), None, "an older server");
+        assert_eq!(size(false, true, 1_200), None, "larger datagrams did not pass");
+        assert_eq!(size(true, true, 1_420), None, "a pull has no first flight");
+    }
+
+    #[test]
+    fn after_a_first_flight_with_much_loss_the_next_copy_has_none_and_the_loss_is_not_stored() {
+        let (peer, rtt) = (Ipv4Addr::new(192, 0, 2, 7).into(), Span::from_millis(80));
+        let (rate, loss) = (Rate::from_mbps(1), LossRatio::of(1, 100));
+        let remembered = Some(Remembered { rate, rtt, loss });
+        let path = UsedPath { remembered, ..UsedPath::find(None, peer, false, rtt) };
+        let after = |path_lost, first_flight| {
+            let bound_by = BoundBy::Path;
+            let mut summary = Summary { path_lost, first_flight, bound_by, ..Summary::default() };
+            (summary.rate, summary.payload_bytes) = (rate, 1_420);
+            summary.receiver.received = 10_000 - path_lost;
+            let found = path.with_size(Some((1_452, 1_420))).found(&summary, true);
+            let found = found.expect("it is long enough");
+            (found.datagram, found.loss, found.is_evidence)
+        };
+        assert_eq!(after(300, true), (Some(1_452), 0.03, false));
+        assert_eq!(after(301, true), (None, 0.01, false));
+        assert_eq!(after(301, false), (Some(1_452), 0.0301, true));
     }
 
     #[test]
@@ -132,8 +208,21 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_a_cpu_limits_is_not_bound_by_the_path() {
-        let found = found(|summary| summary.bound_by = BoundBy::SenderCpu);
-        assert!(!found.expect("it says something").is_bound_by_path);
+    fn only_a_long_or_lossy_copy_that_the_path_limited_refutes_a_higher_rate() {
+        let is_evidence = |set: fn(&mut Summary)| {
+            let long = |summary: &mut Summary| {
+                summary.elapsed = Span::from_millis(80 * LONG);
+                set(summary);
+            };
+            found(long).expect("it says something").is_evidence
+        };
+        assert!(is_evidence(|_| {}));
+        assert!(!is_evidence(|summary| summary.bound_by = BoundBy::SenderCpu));
+        // Nor does a short copy refute a higher rate, unless it has lost much.
+        assert!(!is_evidence(|summary| summary.elapsed = Span::from_millis(80 * LONG - 1)));
+        assert!(is_evidence(|summary| {
+            summary.elapsed = Span::from_millis(80);
+            summary.path_lost = 21;
+        }));
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use longhaul_net::port::address::{AddressRule, Advice, CHALLENGE_COST};
+use longhaul_net::port::receipts::Receipts;
 use longhaul_net::port::{Datagrams, FlowSink};
 use longhaul_net::sealing::open::{OpenError, Opener};
 use longhaul_net::socket::Path;
@@ -29,6 +30,8 @@ pub(crate) struct Feedback {
     commands: Sender<SendCommand>,
     inlet: mpsc::Sender<Message>,
     address: AddressRule,
+    /// The questions about data that left before the session, if there are any.
+    receipts: Option<Receipts>,
     board: Arc<Board>,
     scratch: Box<[u8]>,
     /// Whether the sending thread was told that the forgery limit is reached.
@@ -46,7 +49,21 @@ impl Feedback {
         board: Arc<Board>,
     ) -> Feedback {
         let scratch = vec![0; 1 << 16].into_boxed_slice();
-        Feedback { reports, commands, inlet, address, board, scratch, forged: false }
+        Feedback {
+            reports,
+            commands,
+            inlet,
+            address,
+            receipts: None,
+            board,
+            scratch,
+            forged: false,
+        }
+    }
+
+    /// Also passes the answers to these questions to the sending thread.
+    pub(crate) fn with_receipts(self, receipts: Option<Receipts>) -> Feedback {
+        Feedback { receipts, ..self }
     }
 
     fn note_path(&mut self, now: Time, path: Path, len: usize) {
@@ -91,6 +108,11 @@ impl FlowSink for Feedback {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
         for datagram in datagrams {
             let kind = datagram.header.kind;
+            let receipt = self.receipts.as_ref().filter(|_| kind == Kind::ProbeAnswer);
+            if let Some(receipt) = receipt.and_then(|receipts| receipts.read(datagram.bytes)) {
+                let _ = self.commands.send(SendCommand::Receipt(receipt));
+                continue;
+            }
             if !matches!(kind, Kind::Control | Kind::Challenge | Kind::ChallengeAnswer) {
                 continue;
             }

@@ -12,14 +12,15 @@
 //!
 //! [`outbox`] and `relay` carry control messages. [`shared_core`] is one receiving core for several
 //! flows. `drain` measures the rate of the writer. `hole` detects a path that drops large
-//! datagrams. `refusals` counts lost and refused datagrams. `trial` finds the number of connections
-//! for [`stream`].
+//! datagrams. `questions` asks how much of a first flight has arrived. `refusals` counts lost and
+//! refused datagrams. `trial` finds the number of connections for [`stream`].
 
 mod drain;
 pub(crate) mod feedback;
 mod hole;
 pub(crate) mod outbox;
 pub(crate) mod payloads;
+mod questions;
 pub(crate) mod receive;
 mod refusals;
 mod relay;

@@ -41,6 +41,8 @@ pub(crate) struct Payloads {
     /// Chunks that were begun in this pass; the digest of each is computed.
     announced: Tally,
     digests: Vec<(u64, Digest)>,
+    /// Number of failures of the walk over the files; they come first.
+    walked: usize,
     failures_reported: usize,
     reading: Duration,
     /// The part of `reading` that was CPU time. It is measured only while chunks are read and
@@ -54,6 +56,7 @@ impl Payloads {
         let too_large = |_| Error::new(ErrorKind::Usage, "the object has 2³² or more chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
         Ok(Payloads {
+            walked: source.failures().len(),
             failures_reported: source.failures().len(),
             source,
             chunk: None,
@@ -192,6 +195,12 @@ impl Payloads {
         let failures = self.source.failures();
         let reported = std::mem::replace(&mut self.failures_reported, failures.len());
         &failures[reported..]
+    }
+
+    /// Makes [`Payloads::new_failures`] return all failures once more, except those of the walk
+    /// over the files: the earlier reports did not reach the receiver.
+    pub(crate) fn report_again(&mut self) {
+        self.failures_reported = self.walked;
     }
 
     /// Returns the time spent reading and hashing, and the part of that time that was CPU time.

@@ -14,14 +14,16 @@ use longhaul_net::batch::{Batch, MAX_DATAGRAMS};
 use longhaul_net::clock;
 use longhaul_net::port::PortHandle;
 use longhaul_net::port::address::Challenge;
+use longhaul_net::port::receipts::Receipts;
 use longhaul_net::sealing::seal::Sealer;
 use longhaul_net::socket::{Path, SendError, SendOutcome, Socket};
 use longhaul_net::wait::{self, Woken};
 use longhaul_proto::coded::{Symbol, header_number};
 use longhaul_proto::endpoint::{BlockRange, BoxedSender, Event, FlowId, Wake, Why};
 use longhaul_proto::layout::{Block, Layout};
+use longhaul_proto::receipt::Receipt;
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::Control;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -30,6 +32,7 @@ use tokio::sync::oneshot;
 use super::hole::Hole;
 use super::outbox::{Outbox, Shadow};
 use super::payloads::Payloads;
+use super::questions::Questions;
 use super::relay::Relays;
 use crate::control::{Compare, Digests, EntryFailed, Message, Relay};
 use crate::counters::board::Board;
@@ -68,6 +71,10 @@ pub(crate) enum SendCommand {
     PeerCard(Rate),
     /// The receiver takes coded symbols.
     Coded,
+    /// The receiving host says, unauthenticated, how much has arrived before the session.
+    Receipt(Receipt),
+    /// The session is open: this many bytes may be sent before the receiver reports.
+    Session(Bytes),
     /// So many of the receiver's reports were forged that the AEAD forgery limit is reached.
     Forged,
     Stop,
@@ -101,6 +108,8 @@ pub(crate) struct SendPass {
     /// The counters of earlier passes of the transfer.
     pub(crate) earlier: Counters,
     pub(crate) events: UnboundedSender<SenderEvent>,
+    /// The questions how much has arrived, if the pass begins before the session is open.
+    pub(crate) receipts: Option<Receipts>,
 }
 
 /// The payloads that a sending thread returns for the next pass.
@@ -147,6 +156,7 @@ struct Sending {
     unsure: Digests,
     unsure_since: Time,
     alive: Time,
+    questions: Option<Questions>,
     hole: Hole,
     hole_reported: bool,
     arrived: u64,
@@ -181,6 +191,7 @@ impl Sending {
             unsure: Digests::default(),
             unsure_since: Time::ZERO,
             alive: Time::ZERO,
+            questions: pass.receipts.map(Questions::new),
             hole: Hole::new(pass.port, pass.datagram),
             hole_reported: false,
             arrived: 0,
@@ -269,6 +280,11 @@ impl Sending {
             }
             SendCommand::PeerCard(card) => self.core.set_peer_card(now, card),
             SendCommand::Coded => self.core.allow_coded(),
+            SendCommand::Receipt(receipt) => self.core.on_receipt(now, &receipt),
+            SendCommand::Session(grant) => {
+                self.questions = None;
+                self.core.raise_grant(now, grant);
+            }
             SendCommand::Forged => return Err(crate::write::writer::forged()),
             SendCommand::Stop => return Ok(false),
         }
@@ -322,11 +338,19 @@ impl Sending {
         }
         self.blocks = blocks;
         self.flush(path)?;
+        self.ask(path);
         self.send_digests(now);
         if now.since(self.published) >= PUBLISH {
             self.publish(now);
         }
         Ok(true)
+    }
+
+    fn ask(&mut self, path: Path) {
+        if let Some(questions) = &mut self.questions {
+            let sent = self.core.accounting().sent;
+            questions.ask(clock::now(), sent, &self.socket, path);
+        }
     }
 
     fn flush(&mut self, path: Path) -> Result<(), Error> {
@@ -414,7 +438,8 @@ impl Sending {
         }
         self.keep_alive(now);
         let sign = if self.path.is_some() { self.alive + ALIVE } else { Time::NEVER };
-        let woken = wait::until(&self.inbox, due.min(sign));
+        let question = self.questions.as_ref().map_or(Time::NEVER, Questions::due);
+        let woken = wait::until(&self.inbox, due.min(sign).min(question));
         let waited = clock::duration(clock::now().since(now));
         if self.core.is_blocked_by_grant() {
             self.granted += waited;
@@ -428,6 +453,9 @@ impl Sending {
                 let now = clock::now();
                 if now >= due {
                     self.core.on_timeout(now);
+                }
+                if let Some(path) = self.path {
+                    self.ask(path);
                 }
                 Ok(true)
             }

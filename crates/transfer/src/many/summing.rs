@@ -60,6 +60,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         deleted: 0,
         folders: 0,
         elapsed: Span::from_nanos(rows.elapsed().as_nanos() as u64),
+        first_flight: summaries.iter().any(|s| s.first_flight),
         setup: summaries.iter().map(|s| s.setup).min().unwrap_or(Span::ZERO),
         last_block: summaries.iter().filter_map(|s| s.last_block).max(),
         goodput: Rate::ZERO,

@@ -172,10 +172,37 @@ impl Reach<'_> {
         settings: &Settings,
         how: SizeSearch,
     ) -> Result<Reached, Error> {
+        let begun = self.begin(ports, settings, how).await;
+        self.open_begun(begun, ports, settings, how).await
+    }
+
+    /// Opens the data port towards a server whose id is known, and starts the search for the
+    /// datagram size. Returns `None` if that is not possible before the session.
+    pub(crate) async fn begin(
+        &self,
+        ports: Option<&DataPorts>,
+        settings: &Settings,
+        how: SizeSearch,
+    ) -> Option<Begun> {
+        let Host::Daemon { host, port } = self.host else { return None };
+        let addresses = resolve(host, self.data_port(*port), settings).await.ok()?;
+        let data = addresses.first().copied()?;
+        // On first use, send only the handshake before the user accepts the server's id.
+        if self.is_known(host, *port) { begin(data, PortSource(ports), how) } else { None }
+    }
+
+    /// Opens a session after [`Reach::begin`].
+    pub(crate) async fn open_begun(
+        &self,
+        begun: Option<Begun>,
+        ports: Option<&DataPorts>,
+        settings: &Settings,
+        how: SizeSearch,
+    ) -> Result<Reached, Error> {
         let source = PortSource(ports);
         match self.host {
             Host::Daemon { host, port } => {
-                self.open_directly(host, *port, source, settings, how).await
+                self.open_directly(host, *port, begun, source, settings, how).await
             }
             Host::Ssh { destination } => self.open_by_ssh(destination, source, settings, how).await,
         }
@@ -196,16 +223,12 @@ impl Reach<'_> {
         &self,
         host: &str,
         port: u16,
+        begun: Option<Begun>,
         source: PortSource<'_>,
         settings: &Settings,
         how: SizeSearch,
     ) -> Result<Reached, Error> {
         let data_port = self.data_port(port);
-        let first = resolve(host, data_port, settings).await;
-        let data = first.ok().and_then(|all| all.first().copied());
-        // On first use, send only the handshake before the user accepts the server's id.
-        let data = data.filter(|_| self.is_known(host, port));
-        let begun = data.and_then(|data| begin(data, source, how));
         let (identity, trust) = (self.identity, self.trust);
         let ask = |server: &str, id: &str| self.observer.trust_new_server(server, id);
         let session = session::connect(host, port, identity, trust, &ask, settings).await?;
@@ -236,9 +259,12 @@ impl Reach<'_> {
     }
 }
 
-struct Begun {
-    contact: SocketAddr,
-    data: Rc<Port>,
+/// What was begun before the session.
+pub(crate) struct Begun {
+    /// The address of the other side's data port.
+    pub(crate) contact: SocketAddr,
+    /// This side's data port.
+    pub(crate) data: Rc<Port>,
     search: Option<oneshot::Receiver<Option<u16>>>,
 }
 

@@ -20,6 +20,10 @@ pub(crate) enum Transport<'a> {
 }
 
 impl Transport<'_> {
+    pub(crate) fn is_datagrams(self) -> bool {
+        matches!(self, Transport::Datagrams(_))
+    }
+
     /// Returns the carriers that the session may use; additional streams need TCP.
     pub(crate) fn carriers(self) -> Carriers {
         match self {

@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::lies::source;
-use super::sending::SendingRole;
+use super::prepared::prepare;
+use super::sending::{FirstPass, SendingRole};
 use super::turns::{Alone, receive_alone, terms};
 use super::wire::{End, Wire};
 use super::{Terms, listing};
@@ -51,7 +52,8 @@ async fn send_card(card: Rate, rate: Rate) {
             dry_run: false,
             surveyed: false,
         };
-        end.run(source).await.map(|_| ())
+        let (description, payloads) = prepare(source, false, false).unwrap();
+        end.run(description, FirstPass::Payloads(payloads)).await.map(|_| ())
     });
     let (mut writer, mut reader) = far.split();
     writer.write(&Frame::from(Message::Card(Card { bps: card.as_bps() }))).await.unwrap();

@@ -10,11 +10,17 @@
 //!   `flows` (the flow ids).
 //! - during the transfer: `room` grants memory for chunks from streams, `named` passes on the names
 //!   that were created or deleted, and `silence` detects that datagrams do not pass.
+//! - before the session: `prepared` splits a source into what is announced and what is sent,
+//!   `flight` sends data already, and `begin` starts a flow.
 //! - `limits` checks what the other end announces and sends.
 
+mod begin;
 #[cfg(test)]
 mod cards;
 mod due;
+pub(crate) mod flight;
+#[cfg(test)]
+mod flights;
 mod flows;
 #[cfg(test)]
 mod greed;
@@ -25,6 +31,7 @@ mod listing;
 mod named;
 mod offer;
 mod plan;
+pub(crate) mod prepared;
 pub(crate) mod receiving;
 mod room;
 pub(crate) mod sending;
@@ -43,7 +50,7 @@ pub(crate) use terms::{DEFAULT_SEGMENT, Terms};
 use wire::End;
 
 use crate::control::{EntryFailed, Message};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use longhaul_files::watch::Held;
 use longhaul_files::{Failure, Manifest};
 
@@ -63,6 +70,10 @@ pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
         Some(ErrorKind::Cancelled) => Duration::from_secs(10),
         _ => Duration::from_secs(60),
     }
+}
+
+fn lost_thread() -> Error {
+    Error::new(ErrorKind::Unfinished, "the sending thread ended early")
 }
 
 /// The bytes that the destination already has.

@@ -423,7 +423,8 @@ impl Running<'_, '_> {
 
     fn send_plan(&self, slices: Vec<Plan>) {
         for slice in slices {
-            self.end.wire.outbox().send(Message::Plan(Plan { takes_coded: true, ..slice }));
+            let plan = Plan { takes_coded: true, takes_flight: true, ..slice };
+            self.end.wire.outbox().send(Message::Plan(plan));
         }
     }
 

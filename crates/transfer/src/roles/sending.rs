@@ -9,32 +9,33 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use longhaul_net::port::PortHandle;
-use longhaul_net::port::address::AddressRule;
-use longhaul_net::socket::{LARGEST_WHOLE, Path};
+use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::{Event, FlowId, Setup};
 use longhaul_proto::units::Rate;
 use tokio::sync::mpsc;
 
+use super::begin::{self, FlowEnds};
+use super::flight::Flight;
 use super::flows::Flows;
 use super::named::{self, decode};
 use super::plan::PlanSoFar;
+use super::prepared::Description;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, There, Whence, closing, listing, offer};
+use super::{Hooks, There, Whence, closing, listing, lost_thread};
 use crate::control::{Heard, Message, Outcome, Pass, Plan};
 use crate::counters::board::Board;
 use crate::counters::{Counters, thread_time};
 use crate::error::{Error, ErrorKind};
-use crate::flow::feedback::Feedback;
 use crate::flow::payloads::Payloads;
-use crate::flow::send::{self, Done, SendCommand, SendPass, SenderEvent};
+use crate::flow::send::{self, Done, SendCommand, SenderEvent};
 use crate::flow::stream;
 use crate::random::random_flow;
 use crate::session::Session;
-use crate::write::skip::{blocks_of, blocks_within, without};
+use crate::write::skip::{blocks_of, without};
 use longhaul_files::watch::Held;
-use longhaul_files::{Manifest, Source, VirtualObject};
+use longhaul_files::{Manifest, VirtualObject};
 
 /// Maximum number of passes that repeat chunks whose verification or sync failed.
 const MAX_REPEATS: u32 = 3;
@@ -68,6 +69,12 @@ pub(crate) struct SendingRole<'a> {
     pub(crate) surveyed: bool,
 }
 
+/// The first pass: its payloads, or the flow that already sends them.
+pub(crate) enum FirstPass {
+    Payloads(Box<Payloads>),
+    Flight(Box<Flight>),
+}
+
 enum Carried {
     Flow { flow: FlowId, commands: Sender<SendCommand>, done: Done },
     Stream(stream::Outgoing),
@@ -95,33 +102,33 @@ struct Running<'a, 'b> {
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
     takes_coded: bool,
+    /// Whether the first flight is the current pass, and the other end has not accepted it yet.
+    is_flight: bool,
     silence: Silence,
     /// CPU time of this thread at the start of the transfer.
     cpu_before: Duration,
 }
 
 impl SendingRole<'_> {
-    pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
-        let clear = self.terms.is_in_the_clear();
-        let (offer, manifest) = match self.surveyed {
-            true => (offer::surveyed(&source), None),
-            false => offer::whole(&mut source, clear),
-        };
+    pub(crate) async fn run(
+        mut self,
+        description: Description,
+        first: FirstPass,
+    ) -> Result<Outcome, End> {
+        let Description { offer, list, failures, manifest, object: virtual_object } = description;
         // Report failures before the offer: if nothing is missing, the other end may be done after
         // the offer.
-        for failure in source.failures() {
+        for failure in &failures {
             self.hooks.entry_failed(&failure.path, &failure.reason, Whence::at_source(failure));
             send::report_failure(failure, self.wire.outbox());
         }
         self.wire.outbox().send(Message::Offer(offer));
-        let card = match manifest {
+        let card = match list {
             Some(encoded) => {
                 listing::send_list(self.wire, self.hooks, self.board.watch(), &encoded).await?
             }
             None => None,
         };
-        let (manifest, virtual_object) = (source.manifest().clone(), source.object().clone());
-        let payloads = Payloads::new(source)?;
         let (events_end, events) = mpsc::unbounded_channel();
         let (datagram, takes_coded) = (self.terms.datagram, self.terms.starts_coded());
         let plan = PlanSoFar::new(virtual_object.chunks(), manifest.entries().len() as u64);
@@ -142,10 +149,14 @@ impl SendingRole<'_> {
             waiting: None,
             peer_card: card.and_then(|card| card.speed()),
             takes_coded,
+            is_flight: false,
             silence: Silence::new(),
             cpu_before: thread_time(),
         };
-        running.begin_pass(payloads).await?;
+        match first {
+            FirstPass::Payloads(payloads) => running.begin_pass(*payloads).await?,
+            FirstPass::Flight(flight) => running.adopt(*flight)?,
+        }
         let result = running.serve().await;
         let _ = tokio::time::timeout(closing(&result), running.stop()).await;
         if result.is_ok() && self.decides {
@@ -194,7 +205,7 @@ impl Running<'_, '_> {
                     let _ = commands.send(SendCommand::PeerCard(card));
                 }
             }
-            Message::Plan(plan) => self.take_plan(plan)?,
+            Message::Plan(plan) => self.hear_plan(plan).await?,
             Message::Needless(needless) => {
                 let chunks = decode(needless.chunks.as_ref(), all, "needless chunks")?;
                 let new = self.plan.add_needless(chunks);
@@ -241,6 +252,12 @@ impl Running<'_, '_> {
             _ => {}
         }
         Ok(None)
+    }
+
+    async fn hear_plan(&mut self, plan: Plan) -> Result<(), End> {
+        let is_refused = std::mem::take(&mut self.is_flight) && !plan.takes_flight;
+        self.take_plan(plan)?;
+        if is_refused { self.pass_again().await } else { Ok(()) }
     }
 
     fn take_plan(&mut self, plan: Plan) -> Result<(), End> {
@@ -386,23 +403,15 @@ impl Running<'_, '_> {
     async fn begin_pass(&mut self, payloads: Payloads) -> Result<(), End> {
         let (first, asked) = (self.number == 0, self.end.flow);
         let flow = self.flows.draw(|| if first { asked } else { random_flow() });
-        let terms = &self.end.terms;
         let layout = self.layout()?;
         self.end.board.note_block(layout.block_size());
-        self.end.wire.outbox().send(Message::Pass(Pass {
-            number: self.number,
-            flow: flow.0,
-            block: layout.block_size(),
-            segment: terms.segment.get(),
-            rtt_nanos: terms.rtt.as_nanos(),
-            protocol: terms.protocol.map_or("", |row| row.name).to_owned(),
-            lease: self.lease,
-        }));
-        self.carried = Some(match terms.protocol {
+        self.announce_pass(flow, &layout);
+        self.carried = Some(match self.end.terms.protocol {
             Some(row) => {
-                let card = terms.card;
+                let terms = &self.end.terms;
                 // Later passes search for their rate anew: the remembered one may be wrong.
                 let remembered = terms.remembered.filter(|_| self.number == 0);
+                let card = terms.card;
                 let setup = Setup { card, remembered, ..terms.setup(flow, layout) };
                 let mut core = (row.sender)(&setup);
                 let now = longhaul_net::clock::now();
@@ -415,7 +424,20 @@ impl Running<'_, '_> {
                 for run in self.not_sent(&layout) {
                     core.skip(now, flow, run);
                 }
-                self.begin_flow(flow, layout, core, payloads)?
+                let (end, datagram) = (&self.end, self.datagram);
+                let ends = FlowEnds {
+                    port: end.port.clone(),
+                    path: end.path,
+                    outbox: end.wire.outbox().clone(),
+                    inlet: end.wire.inlet(),
+                    board: end.board.clone(),
+                    earlier: if first { Counters::default() } else { end.board.mine() },
+                    events: self.events_end.clone(),
+                    receipts: None,
+                };
+                let begun = ends.begin(terms, core, (flow, layout, datagram), payloads)?;
+                let (commands, done) = begun;
+                Carried::Flow { flow, commands, done }
             }
             None => {
                 let wanted = self.wanted_chunks();
@@ -425,14 +447,37 @@ impl Running<'_, '_> {
         Ok(())
     }
 
+    /// Makes the first flight the first pass.
+    fn adopt(&mut self, flight: Flight) -> Result<(), Error> {
+        let flow = self.flows.draw(|| flight.flow);
+        (self.datagram, self.is_flight) = (flight.terms.datagram, true);
+        self.announce_pass(flow, &flight.layout);
+        let adopted = flight.adopt(self.end.wire).ok_or_else(lost_thread)?;
+        (self.events_end, self.events) = (adopted.events_end, adopted.events);
+        let (commands, done) = (adopted.commands, adopted.done);
+        self.carried = Some(Carried::Flow { flow, commands, done });
+        Ok(())
+    }
+
+    fn announce_pass(&self, flow: FlowId, layout: &longhaul_proto::layout::Layout) {
+        let terms = &self.end.terms;
+        self.end.wire.outbox().send(Message::Pass(Pass {
+            number: self.number,
+            flow: flow.0,
+            block: layout.block_size(),
+            segment: terms.segment.get(),
+            rtt_nanos: terms.rtt.as_nanos(),
+            protocol: terms.protocol.map_or("", |row| row.name).to_owned(),
+            lease: self.lease,
+        }));
+    }
+
     /// Returns the runs of blocks that the current pass need not send, as far as known now.
     fn not_sent(
         &self,
         layout: &longhaul_proto::layout::Layout,
     ) -> Vec<longhaul_proto::endpoint::BlockRange> {
-        let implied = self.virtual_object.implied();
-        let mut runs: Vec<_> =
-            implied.into_iter().flat_map(|bytes| blocks_within(layout, bytes)).collect();
+        let mut runs = begin::implied(&self.virtual_object, layout);
         runs.extend(self.plan.have.iter().flat_map(|chunks| blocks_of(layout, chunks.clone())));
         if let Some(missing) = &self.missing {
             let all = 0..self.virtual_object.chunks();
@@ -450,45 +495,6 @@ impl Running<'_, '_> {
         let wanted: Vec<_> = self.missing.clone().unwrap_or_else(all);
         let holes: Vec<_> = self.virtual_object.hole_chunks().collect();
         without(&without(&wanted, &holes), &self.plan.have)
-    }
-
-    fn begin_flow(
-        &self,
-        flow: FlowId,
-        layout: longhaul_proto::layout::Layout,
-        core: longhaul_proto::endpoint::BoxedSender,
-        payloads: Payloads,
-    ) -> Result<Carried, Error> {
-        let end = &self.end;
-        if self.datagram > LARGEST_WHOLE {
-            // If this fails, the kernel refuses the first large datagram; smaller ones follow.
-            let _ = end.port.socket().allow_fragments();
-        }
-        let keys = end.terms.keys(flow).sending_end();
-        let pass = SendPass {
-            flow,
-            layout,
-            core,
-            data: keys.data,
-            control: keys.control,
-            port: end.port.clone(),
-            path: end.path,
-            datagram: self.datagram,
-            outbox: end.wire.outbox().clone(),
-            board: end.board.clone(),
-            earlier: if self.number == 0 { Counters::default() } else { end.board.mine() },
-            events: self.events_end.clone(),
-        };
-        let (commands, done) = send::spawn(pass, payloads)?;
-        let address = match end.path {
-            Some(path) => AddressRule::contacted(path.remote),
-            None => AddressRule::waiting(end.terms.peer),
-        };
-        let (inlet, board) = (end.wire.inlet(), end.board.clone());
-        let reports = keys.reports.over(end.terms.rtt);
-        let feedback = Feedback::new(reports, commands.clone(), inlet, address, board);
-        end.port.register(flow, Box::new(feedback))?;
-        Ok(Carried::Flow { flow, commands, done })
     }
 
     async fn begin_stream(
@@ -587,8 +593,4 @@ async fn ended(carried: Option<&mut Carried>) -> End {
         Ok(Err(error)) => End::Fatal(error),
         Ok(Ok(_)) | Err(_) => End::Fatal(lost_thread()),
     }
-}
-
-fn lost_thread() -> Error {
-    Error::new(ErrorKind::Unfinished, "the sending thread ended early")
 }

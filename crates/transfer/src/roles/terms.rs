@@ -13,6 +13,7 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
+use super::flight::FlightSecret;
 use crate::error::{Error, ErrorKind};
 use crate::session::Exporter;
 use crate::write::budget::EARLY_GRANT;
@@ -29,6 +30,8 @@ pub(crate) struct Terms {
     pub(crate) transfer: u64,
     pub(crate) suite: Suite,
     pub(crate) exporter: Exporter,
+    /// The secret of the flow that began before the session was open, if there was one.
+    pub(crate) flight: Option<FlightSecret>,
     /// The other end's address, validated by the session.
     pub(crate) peer: IpAddr,
     /// The protocol; `None` if the chunks go over streams.
@@ -57,7 +60,9 @@ pub(crate) struct Terms {
 
 impl Terms {
     pub(crate) fn keys(&self, flow: FlowId) -> FlowKeys {
-        let secret = self.exporter.export(b"longhaul data", &self.transfer.to_be_bytes());
+        let flight = self.flight.as_ref().filter(|flight| flight.flow == flow);
+        let exporter = flight.map_or_else(|| self.exporter.clone(), FlightSecret::exporter);
+        let secret = exporter.export(b"longhaul data", &self.transfer.to_be_bytes());
         FlowKeys::new(&secret, self.suite, self.transfer, flow)
     }
 

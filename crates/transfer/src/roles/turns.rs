@@ -45,6 +45,7 @@ pub(super) fn terms(session: &Session) -> Terms {
         transfer: 1,
         suite: Suite::Aes128Gcm,
         exporter: session.exporter(),
+        flight: None,
         peer: session.remote.ip(),
         protocol: None,
         settings: Settings::default(),

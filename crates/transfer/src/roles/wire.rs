@@ -18,7 +18,7 @@ use crate::write::budget::MessageCharge;
 /// Maximum number of pieces of chunks that wait for the stream.
 pub(super) const BULK: usize = 4;
 /// Maximum number of unread messages from datagrams.
-const INLET: usize = 1024;
+pub(super) const INLET: usize = 1024;
 /// A side that leaves the session waits at most this long until its queued messages are sent.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How long to wait for the final message to be sent, if the other side does not read.

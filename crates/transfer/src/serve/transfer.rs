@@ -29,9 +29,12 @@ use super::running::Running;
 use crate::control::{DeleteWire, Direction, Held, Message, Request, Setting, Wait};
 use crate::counters::board::Board;
 use crate::error::{Error, ErrorKind};
+use crate::flow::shared_core::SharedCore;
 use crate::options::{Filter, Receive};
+use crate::roles::flight::FlightSecret;
+use crate::roles::prepared::prepare;
 use crate::roles::receiving::ReceivingRole;
-use crate::roles::sending::SendingRole;
+use crate::roles::sending::{FirstPass, SendingRole};
 use crate::roles::wire::{End, Wire};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::{self, PeerId, Session};
@@ -363,6 +366,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         transfer: request.transfer,
         suite,
         exporter: session.exporter(),
+        flight: flight(request, suite)?,
         peer,
         protocol,
         settings,
@@ -381,6 +385,20 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         rtt: Span::from_nanos(request.rtt_nanos),
         card: protocol.and_then(|_| access::card_towards(peer, datagram)),
     })
+}
+
+/// Returns the secret of the pass that began before the session was open, if there is one.
+fn flight(request: &Request, suite: Suite) -> Result<Option<FlightSecret>, Error> {
+    if request.flight_secret.is_empty() {
+        return Ok(None);
+    }
+    let is_possible = request.direction() == Direction::Push && suite != Suite::Plain;
+    let told = FlightSecret::told(FlowId(request.flow), &request.flight_secret);
+    let refused = || {
+        let what = "only sealed pushes can begin before the session, with a secret of 32 bytes";
+        Error::new(ErrorKind::Usage, what).advise("use the same release of longhaul on both sides")
+    };
+    told.filter(|_| is_possible).map(Some).ok_or_else(refused)
 }
 
 /// Returns the checked settings of `protocol`; none without a protocol.
@@ -429,10 +447,7 @@ async fn run(
         Work::Receive { mut to, receive } => {
             let entering = let_in(server, &registered, wire, request, &terms, to.files());
             let memory = running.or(entering).await?;
-            // With GTP, the receiver manages the rates of all its senders (section 3.2 of the GTP
-            // paper), so transfers with the same settings share one core (state machine).
-            let core =
-                terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings));
+            let core = shared_core(server, &terms);
             let end = ReceivingRole {
                 wire,
                 terms,
@@ -457,6 +472,7 @@ async fn run(
             let surveyed = request.surveyed;
             let options = SourceOptions { watch: board.watch().clone(), ..options };
             let source = open(places, options, pull, surveyed, wire, hooks, &board).await?;
+            let (description, payloads) = prepare(source, surveyed, terms.is_in_the_clear())?;
             let (path, decides, dry_run) = (None, false, request.dry_run);
             let end = SendingRole {
                 wire,
@@ -471,11 +487,18 @@ async fn run(
                 dry_run,
                 surveyed,
             };
-            end.run(source).await.map(|outcome| (outcome, None))
+            let sent = end.run(description, FirstPass::Payloads(payloads)).await;
+            sent.map(|outcome| (outcome, None))
         }
     };
     running.note(hooks.moved(&counted, ended.as_ref().ok().map(|(outcome, _)| outcome)));
     ended.map(|(_, mark)| mark)
+}
+
+/// With GTP, the receiver manages the rates of all its senders (section 3.2 of the GTP paper), so
+/// transfers with the same settings share one core (the protocol's state machine).
+fn shared_core(server: &Server, terms: &Terms) -> Option<SharedCore> {
+    terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings))
 }
 
 /// Walks the source, and reports the progress to the client. If the client has surveyed the source
@@ -561,6 +584,27 @@ mod tests {
         ] {
             let refused = settings(row, &asked(name, value)).unwrap_err();
             assert!(refused.to_string().contains(said), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_first_flights_secret_needs_32_bytes_and_a_sealed_push() {
+        let flow = |direction: Direction, len: usize, suite| {
+            let flight_secret = vec![7; len];
+            let request =
+                Request { direction: direction.into(), flight_secret, ..Request::default() };
+            flight(&request, suite).map(|flight| flight.is_some()).map_err(|error| error.kind)
+        };
+        let (push, aes) = (Direction::Push, Suite::Aes128Gcm);
+        assert_eq!((flow(push, 0, aes), flow(push, 32, aes)), (Ok(false), Ok(true)));
+        assert_eq!(
+            (flow(push, 0, Suite::Plain), flow(Direction::Pull, 0, aes)),
+            (Ok(false), Ok(false))
+        );
+        for (direction, len, suite) in
+            [(push, 31, aes), (push, 33, aes), (push, 32, Suite::Plain), (Direction::Pull, 32, aes)]
+        {
+            assert_eq!(flow(direction, len, suite), Err(ErrorKind::Usage), "{len} bytes");
         }
     }
 }

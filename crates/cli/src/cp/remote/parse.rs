@@ -137,6 +137,7 @@ pub(super) fn summary(value: &Value) -> Summary {
     summary.goodput = rate(&value["goodput_bps"]);
     summary.rate = rate(&value["rate_bps"]);
     summary.remembered = value["remembered_bps"].as_u64().map(Rate::from_bps);
+    summary.first_flight = value["first_flight"].as_bool().unwrap_or_default();
     summary.waste = value["waste"].as_f64().unwrap_or_default();
     summary.verified = value["verified"].as_bool().unwrap_or_default();
     summary.protocol = text(&value["protocol"]);
