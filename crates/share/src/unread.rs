@@ -1,5 +1,5 @@
-//! Limits the unread data of a client's watches. A server could fill a separate limit for each of
-//! up to 15 watches, so all watches share one limit, which includes incomplete snapshots.
+//! Limits the unread data of a client's watches. All watches of a client (up to 15) share one
+//! limit, because a server could fill the limit of each watch. Incomplete snapshots count too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,8 +10,8 @@
 //!   product at most.
 //! - **Validating and Safe Retreat** (sections 3.4 and 3.5): the report on the first packet train
 //!   shows the current capacity. If the train showed at least two thirds of the remembered rate, or
-//!   arrived too fast to be timed, the flow continues near the remembered rate. From then on the
-//!   controller decides alone.
+//!   arrived too fast to be timed, and few datagrams are missing, the flow continues near the
+//!   remembered rate. From then on the controller decides alone.
 
 use alloc::boxed::Box;
 
@@ -24,7 +24,7 @@ use crate::receipt::Receipt;
 use crate::remembered::Remembered;
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
-use crate::wire::Train;
+use crate::wire::Pulse;
 
 /// Share of the remembered rate that the first train must show to confirm the remembered rate.
 const CONFIRMS: f64 = 2.0 / 3.0;
@@ -44,8 +44,7 @@ pub(super) struct Resumed {
     has_receipt: bool,
 }
 
-/// A receipt counts only if fewer datagrams are missing than this share more than the remembered
-/// loss.
+/// Share of datagrams that may be missing in addition to the remembered loss.
 const MISSING: f64 = 0.1;
 
 impl Resumed {
@@ -70,12 +69,15 @@ impl Resumed {
 }
 
 impl Resumed {
-    /// Returns the rate to take after the first train: a train that arrived too fast to be timed
-    /// also confirms the remembered rate. `None` if the train contradicts this rate.
-    fn confirmed(&self, train: Option<Train>) -> Option<Rate> {
+    /// Returns the rate to take after the first train, if the path still seems to be the remembered
+    /// one. A train that arrived too fast to be timed also confirms the remembered rate. A train
+    /// that shows less, or much loss, contradicts it.
+    fn confirmed(&self, first: Receipt) -> Option<Rate> {
         let least = self.path.rate.scale(CONFIRMS);
-        let contradicts = train.is_some_and(|train| train.bytes / train.span < least);
-        (!contradicts).then(|| self.path.rate.scale(TAKEN))
+        let is_slow = first.train.is_some_and(|train| train.bytes / train.span < least);
+        let came = first.received as f64 / first.highest.max(1) as f64;
+        let is_clear = came > 1.0 - self.path.loss.get() - MISSING;
+        (is_clear && !is_slow).then(|| self.path.rate.scale(TAKEN))
     }
 }
 
@@ -102,9 +104,7 @@ impl RateController for Resumed {
         if !self.is_open || self.has_receipt || receipt.highest < TRAIN_LEN {
             return;
         }
-        let came = receipt.received as f64 / receipt.highest as f64;
-        let is_clear = came > 1.0 - self.path.loss.get() - MISSING;
-        if let Some(rate) = self.confirmed(receipt.train).filter(|_| is_clear) {
+        if let Some(rate) = self.confirmed(*receipt) {
             self.has_receipt = true;
             self.rate = self.limit.map_or(rate, |limit| rate.min(limit));
             // Another whole bandwidth-delay product, in addition to the half.
@@ -122,8 +122,9 @@ impl RateController for Resumed {
             return;
         }
         self.is_open = false;
-        let train = feedback.pulse.train.filter(|train| train.first.0 == 0);
-        if let Some(rate) = self.confirmed(train) {
+        let &Pulse { highest, received, train, .. } = feedback.pulse;
+        let train = train.filter(|train| train.first.0 == 0);
+        if let Some(rate) = self.confirmed(Receipt { highest, received, train }) {
             self.law.start_at(rate);
         }
     }
@@ -137,7 +138,7 @@ mod tests {
     use crate::rate::controller;
     use crate::time::Span;
     use crate::units::LossRatio;
-    use crate::wire::Pulse;
+    use crate::wire::Train;
 
     const RTT: Span = Span::from_millis(100);
     const PATH: Remembered =
@@ -190,13 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn a_first_train_that_shows_two_thirds_of_the_remembered_rate_confirms_this_rate() {
+    fn a_first_train_with_two_thirds_of_the_remembered_rate_and_little_loss_confirms_this_rate() {
         // 31 datagrams of 1,250 bytes; two thirds of 800 Mbit/s take them 581.25 µs.
-        for (nanos, mbps) in [(581_000, 760), (582_000, 479), (300_000, 930)] {
+        for (nanos, received, mbps) in
+            [(581_000, 40, 760), (581_000, 36, 480), (582_000, 40, 479), (300_000, 40, 930)]
+        {
             let (bytes, span) = (Bytes::new(31 * 1250), Span::from_nanos(nanos));
             let train = Train { first: PacketNumber(0), bytes, span, steps: 31 };
-            let report =
-                Pulse { train: Some(train), highest: 40, received: 40, ..Pulse::default() };
+            let report = Pulse { train: Some(train), highest: 40, received, ..Pulse::default() };
             let mut resumed = controller(&setup(Some(PATH)));
             resumed.on_sent(Time::ZERO, PacketNumber(0), 40);
             resumed.on_feedback(Time::ZERO + RTT, &feedback(&report));

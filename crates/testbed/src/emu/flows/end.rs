@@ -39,7 +39,7 @@ pub struct FlowEnd {
     pub series: Vec<(Span, Bytes)>,
 }
 
-/// Counters of a flow's ends, in datagrams (segments of TCP).
+/// Counters of a flow's ends, in datagrams; for TCP, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
     /// Sent in all.
