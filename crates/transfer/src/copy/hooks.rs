@@ -79,8 +79,8 @@ pub(super) struct State {
     pub(super) single: bool,
     planned: bool,
     streams_reported: bool,
-    /// Whether the server takes data before the session is open.
-    pub(super) takes_flight: bool,
+    /// Whether the server takes data before the session is open; `None` before its plan.
+    pub(super) takes_flight: Option<bool>,
     pub(super) earlier: Counters,
     pub(super) observed: Observed,
 }
@@ -105,7 +105,7 @@ impl State {
             single: false,
             planned: false,
             streams_reported: false,
-            takes_flight: false,
+            takes_flight: None,
             earlier: Counters::default(),
             observed: Observed::new(clock::now()),
         }
@@ -252,7 +252,7 @@ impl ClientHooks {
 impl Hooks for ClientHooks {
     fn on_message(&self, message: &Message) {
         if let Message::Plan(plan) = message {
-            self.state.borrow_mut().takes_flight = plan.takes_flight;
+            self.state.borrow_mut().takes_flight = Some(plan.takes_flight);
         }
     }
 

@@ -103,8 +103,10 @@ impl Attempt<'_> {
         let memory = self.options.path_memory.as_ref();
         // With a rate limit, the found rate may be the limit instead of the path's rate.
         let memory = memory.filter(|_| self.options.rate_limit.is_none());
-        if let (Some(memory), Some(found)) =
-            (memory, path.found(&summary, self.hooks.state.borrow().takes_flight))
+        // The outcome may overtake the plan. A server that took a first flight takes the next too.
+        let takes_flight = self.hooks.state.borrow().takes_flight;
+        let takes_flight = takes_flight.unwrap_or(summary.first_flight);
+        if let (Some(memory), Some(found)) = (memory, path.found(&summary, takes_flight))
             && let Err(error) = memory.note(found)
         {
             self.hooks.observer.notice(Notice::Warning(error.to_string()));
