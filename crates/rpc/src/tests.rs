@@ -121,7 +121,7 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
 }
 
 #[test]
-fn two_methods_that_call_back_at_the_same_time_each_send_items_on_their_own_call() {
+fn items_of_two_simultaneous_calls_back_travel_with_the_right_call() {
     block_on(async {
         let open = Arc::new(Semaphore::new(0));
         let (mut methods, gate) = (Methods::default(), open.clone());
@@ -182,7 +182,7 @@ fn a_goodbye_of_a_replaced_connection_does_not_forget_the_program() {
             let (mut first, serving) = begin(&calls, instance, true).await;
             first.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
             answer(&mut first).await;
-            // Nothing here waits, so the server gets the goodbye just as the new connection enters.
+            // No await here lets the server run, so it gets the goodbye and the connection at once.
             let (second, served) = begin(&calls, instance, false).await;
             let _ = tokio::join!(first.close(None), serving);
             assert_eq!(calls.programs(), 1);

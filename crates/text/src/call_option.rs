@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_option_names_in_backquotes_count_as_named_in_a_text() {
+    fn a_text_names_an_option_only_if_it_has_the_name_in_backquotes() {
         let text = format!("leave {} and {} out", CallOption::AllowPlain, CallOption::DryRun);
         assert_eq!(text, "leave `allow_plain` and `dry_run` out");
         let named = CallOption::named_in(&text);

@@ -107,7 +107,8 @@ const CLI_IMPORTS: [&str; 7] = [
 /// The folder of `longhaul doctor`, and the crate that its files may also use.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
-/// The workspace crates that begin a path, as `longhaul_net` in `longhaul_net::zone`.
+/// The workspace crates that `text` names at the start of a Rust path, as `longhaul_net` in
+/// `longhaul_net::zone`.
 fn named_crates(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("longhaul").filter_map(|(at, _)| {
         let before = text[..at].chars().next_back();

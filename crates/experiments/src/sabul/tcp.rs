@@ -114,10 +114,11 @@ pub(super) static TCP: Experiment = Experiment {
               because a loss slows only one of them. If a near flow fills the queue that a far \
               flow must cross, the far flow starves: it has {from 110 ms away | 1} Mbit/s and the \
               near flow {from 0.4 ms away}. In the paper they have 3.5 and 890; with the kernel's \
-              TCP the far flow has {from 110 ms away | emulated | 1}. Where loss is the limit, \
-              longhaul's values are higher than the paper's ({window 12 MB, loss 0.0019 %} instead \
-              of 30 Mbit/s, {64 connections of 2 MB, loss 0.0019 %} instead of 320), but little is \
-              known about the paper's path. Where the window is the limit, the values differ by \
+              TCP the far flow has {from 110 ms away | emulated | 1}. With loss, one \
+              connection has {window 12 MB, loss 0.0019 %} Mbit/s instead of the paper's 30, and \
+              64 connections fill the link \
+              ({64 connections of 2 MB, loss 0.0019 %} instead of 320), but little is known about \
+              the paper's path. Where the window is the limit, the values differ by \
               {window 64 kB, no loss | difference} %.",
     set: Set::Full,
 };

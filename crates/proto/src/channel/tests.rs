@@ -67,7 +67,7 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
 }
 
 #[test]
-fn a_subscriber_whose_connection_is_lost_among_the_last_values_loses_no_message() {
+fn a_subscriber_that_is_cut_off_while_it_gets_the_last_values_loses_no_message() {
     let keys = Prefix::new("in").unwrap();
     for mode in [Mode::Reliable, Mode::Latest] {
         let mut log = Log::new(limits(9, 10));
@@ -166,7 +166,7 @@ fn the_longest_message_is_kept_for_late_subscribers() {
 }
 
 #[test]
-fn a_log_obeys_its_limits_of_messages_bytes_and_keys() {
+fn a_log_obeys_its_limits_of_bytes_and_keys() {
     let big = |number, key: &str, len: usize| Message {
         bytes: Arc::from(vec![0; len]),
         ..message(number, key)

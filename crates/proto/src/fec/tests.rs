@@ -36,7 +36,7 @@ fn the_number_of_repairs_is_the_binomial_quantile() {
 /// At k = 1 and L = 1 %, a block with one repair fails with probability 10⁻⁴: both packets are
 /// lost.
 #[test]
-fn a_block_gets_a_second_repair_if_it_fails_more_often_than_permitted_with_one() {
+fn a_block_gets_a_second_repair_if_one_repair_leaves_too_many_failures() {
     let of = |epsilon| repairs(1, independent(0.01), epsilon);
     assert_eq!((of(1.01e-4), of(0.99e-4)), (Some(1), Some(2)));
 }
@@ -57,12 +57,12 @@ fn no_loss_takes_no_repair_and_total_loss_or_invalid_numbers_have_no_answer() {
     assert_eq!(repairs(0, independent(0.01), 1e-4), None);
     assert_eq!(repairs(MAX_ORIGINALS + 1, independent(0.01), 1e-4), None);
     assert_eq!(repairs(20, independent(0.01), f64::NAN), None);
-    // A ratio below the smallest distinguishable ratio counts as the smallest.
+    // A permitted failure ratio below 10⁻¹⁰ counts as 10⁻¹⁰.
     assert_eq!(repairs(20, independent(0.01), -1.0), repairs(20, independent(0.01), 1e-10));
 }
 
 #[test]
-fn a_burst_shorter_than_that_of_independent_losses_counts_as_independent() {
+fn losses_with_shorter_bursts_than_independent_losses_count_as_independent() {
     let losses = Losses::bursty(ratio(0.5), 0.0);
     assert_eq!((losses, losses.burst()), (independent(0.5), 2.0));
     assert_eq!(Losses::bursty(ratio(0.5), f64::NAN), independent(0.5));

@@ -2,9 +2,10 @@
 //!
 //! Linux increments the window after every N arrived segments; N is a whole number. While the
 //! window does not change, Linux updates N at most every 32 ms. Linux evaluates the curve at most
-//! once per clock tick. If round trips are much shorter than 32 ms, the window therefore stays
-//! constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 %
-//! loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
+//! once per clock tick. On a short path the window soon exceeds the curve; Linux then sets N very
+//! high and keeps it for 32 ms. So after a loss the window stays constant for many round trips
+//! (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a
+//! third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -13,9 +14,9 @@ const BETA: u32 = 717;
 const PARTS: u32 = 1_024;
 /// RFC 9438, 5: how steep the curve is, in segments/s³.
 const C: f64 = 0.4;
-/// Arrivals, in eighths of the window, per increment of the estimate of Reno's window: RFC 9438,
-/// 4.3, (1 + β) / (3 (1 − β)). The RFC drops this factor when the estimate reaches the window
-/// before the loss; Linux keeps it.
+/// The estimate of Reno's window grows by one segment after this many eighths of a window have
+/// arrived: 8 / α, α = 3 (1 − β) / (1 + β) (RFC 9438, 4.3). The RFC drops this factor when the
+/// estimate reaches the window before the loss; Linux keeps it.
 const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
 /// Linux's clock tick, at 250 Hz.
 const TICK: Span = Span::from_millis(4);
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn k_seconds_after_a_loss_the_window_has_its_size_before_the_loss_again() {
+    fn k_seconds_after_a_loss_the_window_is_as_large_as_before_the_loss() {
         let (mut follower, rtt) = (Follower::after_loss(1_000), Span::from_millis(100));
         assert_eq!(follower.window, 700);
         // K = ∛(1000 × 0.3 / 0.4) = 9.086 s; one acknowledgement a millisecond.
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn at_40_ms_a_window_of_20_segments_grows_as_fast_as_the_estimate_of_renos_window() {
+    fn at_40_ms_a_window_of_14_segments_grows_as_fast_as_the_estimate_of_renos_window() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
         // One window of acknowledgements per round trip adds 3 (1 − β) / (1 + β) = 0.53 segments.
         for round in 0..20 {
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_at_a_smaller_window_than_the_loss_before_lowers_the_curve_s_origin() {
+    fn a_loss_at_a_smaller_window_than_at_the_previous_loss_lowers_the_curves_origin() {
         let mut cubic = Cubic::default();
         cubic.on_loss(100);
         // The window falls to 0.7 * 80, the curve's origin to 0.85 * 80.

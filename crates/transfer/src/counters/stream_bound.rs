@@ -39,7 +39,8 @@ pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small:
     }
 }
 
-/// Returns the main work of a busy writer at `to`: `small` files, hashing, or its disk.
+/// Returns what keeps the writer at `to` busy: small files if `small` is set, otherwise hashing or
+/// the disk.
 pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
     match to.disk_cpu * 2 > to.disk {
         _ if small => BoundBy::SmallFiles,
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_memory_means_the_destination_disk_if_it_is_busy_and_else_the_peer_limit() {
+    fn waits_for_memory_point_to_a_busy_destination_disk_or_else_to_the_peer_limit() {
         let waits = from(0, 900, 100);
         // `room` adds up the waits of the eight streams.
         let room = |room, disk| Times { room: Span::from_nanos(room), ..writes(disk) };
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_cpu_or_rate_limit_is_the_bottleneck_if_it_takes_most_of_the_sender_s_time() {
+    fn the_disk_the_cpu_or_the_rate_limit_that_takes_most_of_the_senders_time_is_the_bottleneck() {
         let idle = Times::default();
         let reads = from(0, 300, 700);
         assert_eq!(of(&reads, &idle), BoundBy::SourceDisk);

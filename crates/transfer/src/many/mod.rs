@@ -170,8 +170,7 @@ fn paths(route: &Route) -> &[std::path::PathBuf] {
     }
 }
 
-/// Returns a name for the sources of a route: the first as the user wrote it, and the number of the
-/// others.
+/// Names a route by its first path, as the user wrote it, and by the number of its other paths.
 fn name(options: &CopyOptions, route: &Route) -> String {
     let [path, more @ ..] = paths(route) else { return route.host().to_string() };
     let location = options.sources.iter().find(|location| {
