@@ -279,11 +279,11 @@ fn scenarios(cases: &[Case]) -> String {
     let links = files.iter().map(|file| format!("[{file}.toml](../scenarios/{file}.toml)"));
     let mut text = format!("Scenario: {}.", links.collect::<Vec<_>>().join(", "));
     if cases.iter().any(|case| !case.variant.only.is_empty()) {
-        text += " Each row runs some of the flows.";
+        text += " Each case runs only some of the scenario's flows.";
     }
     if !keys.is_empty() {
         let keys = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-        text += &format!(" The rows differ in: {keys}.");
+        text += &format!(" The cases differ in these settings: {keys}.");
     }
     text + "\n\n"
 }
@@ -447,15 +447,17 @@ mod tests {
     }
 
     #[test]
-    fn the_page_names_its_scenarios_and_the_keys_that_differ_between_rows() {
+    fn the_page_names_its_scenarios_and_the_settings_that_differ_between_cases() {
         assert_eq!(scenarios(&[]), "");
         let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
         let cases = ["1MB", "2MB"].map(|size| Case::both(size, case(size)));
-        let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). The rows \
-                        differ in: `flow.blast.size`.\n\n";
+        let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). The cases \
+                        differ in these settings: `flow.blast.size`.\n\n";
         assert_eq!(scenarios(&cases), expected);
         let alone = Case::both("tcp", vary("gtp-table2").only(&["tcp"]));
-        assert!(scenarios(&[alone]).ends_with("Each row runs some of the flows.\n\n"));
+        assert!(
+            scenarios(&[alone]).ends_with("Each case runs only some of the scenario's flows.\n\n")
+        );
     }
 
     #[test]

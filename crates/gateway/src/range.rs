@@ -17,12 +17,20 @@ pub(crate) enum Wanted {
 /// Parses the header for a file of `size` bytes. Ignores an invalid header, and a list of more than
 /// [`MOST`] ranges or with more bytes than the file.
 pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
-    let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
+    let Some((unit, list)) = header.and_then(|header| header.split_once('=')) else {
         return Wanted::Whole;
     };
+    if !unit.eq_ignore_ascii_case("bytes") {
+        return Wanted::Whole;
+    }
     let (mut ranges, mut bytes) = (Vec::new(), 0_u64);
-    for (number, text) in list.split(',').enumerate() {
-        let Some(range) = one(text.trim(), size) else { return Wanted::Whole };
+    // RFC 9110, section 5.6.1: empty elements of a list are ignored.
+    let mut texts = list.split(',').map(str::trim).filter(|text| !text.is_empty()).peekable();
+    if texts.peek().is_none() {
+        return Wanted::Whole;
+    }
+    for (number, text) in texts.enumerate() {
+        let Some(range) = one(text, size) else { return Wanted::Whole };
         bytes = bytes.saturating_add(range.end.saturating_sub(range.start));
         if number >= MOST || bytes > size {
             return Wanted::Whole;
@@ -72,11 +80,14 @@ mod tests {
         are("bytes=-5000", &[0..1000]);
         are("bytes=0-9, 990-5000", &[0..10, 990..1000]);
         are("bytes=0-9,2000-", &[0..10]);
+        are("Bytes=, 0-9,,", &[0..10]);
         are("bytes=7-99999999999999999999999", &[7..1000]);
         for nothing in ["bytes=1000-", "bytes=-0", "bytes=99999999999999999999999-"] {
             assert_eq!(of(nothing), Wanted::Nothing, "{nothing}");
         }
-        for ignored in ["bytes=", "bytes=a-b", "bytes=5-3", "items=0-1", "bytes=1", "bytes=+1-2"] {
+        for ignored in
+            ["bytes=", "bytes=,", "bytes=a-b", "bytes=5-3", "items=0-1", "bytes=1", "bytes=+1-2"]
+        {
             assert_eq!(of(ignored), Wanted::Whole, "{ignored}");
         }
         assert_eq!(parse(None, 0), Wanted::Whole);

@@ -26,7 +26,8 @@ impl Receipt {
     pub const LEN: usize = 8 + 8 + 4 + 4 + 2;
 
     /// Encodes the receipt, big-endian: the two counts; the train's bytes, its time in ns and its
-    /// steps. A train of zero bytes, or of more than 4 s, means that none was timed.
+    /// steps. Zero bytes mean that no train was timed, or that its numbers do not fit (at most
+    /// 4.29 s, 4 GiB and 65,535 steps).
     pub fn encode(&self) -> [u8; Receipt::LEN] {
         let numbers = |train: Train| {
             let nanos = u32::try_from(train.span.as_nanos()).ok()?;

@@ -63,8 +63,8 @@ fn reported_path_loss_matches_the_networks_drops() {
         let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
         let others = ["socket_lost", "memory_lost", "early_lost"].map(count);
         let path_lost = count("path_lost") - others.iter().sum::<f64>();
-        // `dropped` includes control packets, about `control` of them. `beside` adds five standard
-        // deviations and ten packets.
+        // `dropped` includes about `control` control packets. `beside` is the upper limit: `control`
+        // plus five standard deviations plus ten packets.
         let control = LOSS * (offered - count("sent"));
         let beside = control + 5.0 * control.sqrt() + 10.0;
         assert!(path_lost <= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
@@ -94,7 +94,7 @@ fn coded_symbols_replace_lost_blocks() {
 }
 
 #[test]
-fn samples_of_a_series_have_the_sending_and_arrival_rates_the_loss_and_the_phase() {
+fn each_sample_has_both_rates_and_the_loss_and_the_phase() {
     let wan = need!(Wan::new(link(20, 20, 0.05), MTU, 5_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--series", "--no-path-memory"]).end();
@@ -303,7 +303,7 @@ fn smaller_packets_pass_an_ipv6_path_that_drops_large_ones() {
 }
 
 #[test]
-fn a_name_with_ipv4_and_ipv6_addresses_reaches_a_server_with_one_of_them() {
+fn a_name_with_two_addresses_reaches_a_server_that_has_only_one_of_them() {
     type Begin = fn(LinkSpec, u16, usize) -> Result<Wan, Skipped>;
     for (begin, family) in [(Wan::new as Begin, "10.77.0.2"), (Wan::over_v6, "[fd77::2]")] {
         let wan = need!(begin(link(200, 5, 0.0), MTU, 1_000_000));

@@ -36,7 +36,8 @@ fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// Each workspace crate, with the names in the table `table` of its manifest.
+/// Each workspace crate, with the names in the tables `table` of its manifest, also of the tables
+/// for certain targets.
 fn crates(table: &str) -> Vec<(String, Vec<String>)> {
     let manifests = files("crates", "toml").into_iter();
     let manifests = manifests.filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -44,8 +45,11 @@ fn crates(table: &str) -> Vec<(String, Vec<String>)> {
         .map(|file| {
             let name = file.path.split('/').nth(1).expect("crates/NAME/Cargo.toml").to_owned();
             let manifest: toml::Table = file.text.parse().expect("a manifest is TOML");
-            let names = manifest.get(table).and_then(toml::Value::as_table);
-            (name, names.map(|names| names.keys().cloned().collect()).unwrap_or_default())
+            let targets = manifest.get("target").and_then(toml::Value::as_table);
+            let targets = targets.into_iter().flat_map(toml::Table::values);
+            let tables = targets.filter_map(toml::Value::as_table).chain([&manifest]);
+            let tables = tables.filter_map(|all| all.get(table)?.as_table());
+            (name, tables.flat_map(toml::Table::keys).cloned().collect())
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The file `config.toml`: defaults for the flags of `cp`, and settings for single hosts.
+//! The file `config.toml`: defaults for the flags of `cp` and `serve`, also for a single host.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn the_example_of_the_page_is_a_valid_file() {
 }
 
 #[test]
-fn a_file_that_others_can_write_is_refused_with_the_chmod_to_run() {
+fn a_file_that_others_can_write_is_refused_and_the_error_names_the_chmod_command() {
     let (_, folder) = with("[cp]\nrate = \"5M\"\n", &["cp", "--show-config"]);
     let file = folder.path().join("config.toml");
     for (mode, is_refused) in [(0o664, true), (0o646, true), (0o644, false), (0o600, false)] {

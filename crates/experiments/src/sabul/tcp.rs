@@ -52,8 +52,9 @@ pub(super) static TCP: Experiment = Experiment {
             that loses 0.0019 % of the packets: with this loss the square-root law gives a single \
             tuned connection the paper's 30 Mbit/s. In another case two flows share one receiving \
             host of 1 Gbit/s through a queue of 512 kB. One sender has a round trip of 0.4 ms, \
-            the other one has 110 ms; both have windows of 12 MB. In the last case the packets of \
-            the near flow reach the switch up to 0.2 ms late, in order, as from a busy host.",
+            the other one has 110 ms; both have windows of 12 MB. Their packets reach the switch \
+            up to 24 µs late, in order, as if sent by timers; in the last case those of the near \
+            flow up to 0.2 ms late, as from a busy host.",
     cases: || {
         let paths = [(CLEAN, 0.0), (LOSSY, TUNED_LOSS)];
         let runs = paths.iter().flat_map(|path| WINDOWS.map(|window| (path, window)));

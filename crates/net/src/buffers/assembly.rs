@@ -415,6 +415,7 @@ fn fill_run(words: &mut [u64], run: Run) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_proto::fec::Decoder;
     use longhaul_proto::units::Bytes;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -500,7 +501,11 @@ mod tests {
             assert!(assembly.pop_whole().is_none());
             assembly.restore(chunk);
             let mut whole = assembly.pop_whole().expect("it is complete");
-            whole.repair.take().expect("it has symbols").apply(&mut whole.buffer[..whole.len]);
+            whole
+                .repair
+                .take()
+                .expect("it has symbols")
+                .apply(&mut Decoder::new(), &mut whole.buffer[..whole.len]);
             check(&whole, 2_500, &BTreeSet::new(), &layout);
             assert!(!put_symbol(&mut assembly, chunk, 1, &symbols[1]), "the chunk is done");
         }
@@ -526,7 +531,7 @@ mod tests {
         assert!(put_symbol(&mut assembly, 0, 3, &symbols[90..120]));
         assembly.restore(0);
         let mut whole = assembly.pop_whole().unwrap();
-        whole.repair.take().unwrap().apply(&mut whole.buffer[..]);
+        whole.repair.take().unwrap().apply(&mut Decoder::new(), &mut whole.buffer[..]);
         assert_eq!(whole.buffer[..600], content[..600]);
     }
 
@@ -542,7 +547,7 @@ mod tests {
             }
             assembly.restore(0);
             let mut whole = assembly.pop_whole().unwrap();
-            whole.repair.take().unwrap().apply(&mut whole.buffer[..]);
+            whole.repair.take().unwrap().apply(&mut Decoder::new(), &mut whole.buffer[..]);
             let right: Vec<u8> = (0..60).map(byte_at).collect();
             assert_ne!(whole.buffer[..60], right);
         }

@@ -53,7 +53,8 @@ pub struct Repair {
 impl Repair {
     /// Writes the missing blocks into the chunk's content. If symbols are wrong or too few, these
     /// blocks have arbitrary bytes: the chunk's digest decides whether the content is right.
-    pub fn apply(self, content: &mut [u8]) {
+    /// `decoder` keeps its working memory for the next chunk.
+    pub fn apply(self, decoder: &mut Decoder, content: &mut [u8]) {
         let Repair { shape, symbols, present } = self;
         let is_present = |within: usize| present[within / 64] >> (within % 64) & 1 == 1;
         let blocks = content.chunks(symbols.size).enumerate();
@@ -61,7 +62,7 @@ impl Repair {
         let blocks = blocks.map(|(within, block)| (within as u16, block));
         let mut made = Vec::new();
         let keep = |within: u16, block: &[u8]| made.push((within, block.to_vec()));
-        if Decoder::new().decode(shape, blocks, symbols.iter(), keep) != Ok(0) {
+        if decoder.decode(shape, blocks, symbols.iter(), keep) != Ok(0) {
             return;
         }
         for (within, block) in made {

@@ -95,7 +95,7 @@ impl Cubic {
         };
         self.every = match target.checked_sub(window) {
             Some(above) if above > 0 => window / above,
-            _ => HARDLY * window,
+            _ => HARDLY.saturating_mul(window),
         };
         if self.max == 0 {
             self.every = self.every.min(FIRST_EVERY);
@@ -105,7 +105,7 @@ impl Cubic {
     /// RFC 9438, 4.3: at least as fast as Reno.
     fn follow_reno(&mut self, window: u32) {
         let Some(epoch) = &mut self.epoch else { return };
-        let each = (window * RENO_EIGHTHS / 8).max(1);
+        let each = scaled(window, RENO_EIGHTHS, 8).max(1);
         epoch.reno = epoch.reno.saturating_add(self.arrived.saturating_sub(1) / each);
         self.arrived -= self.arrived.saturating_sub(1) / each * each;
         if let Some(behind) = epoch.reno.checked_sub(window).filter(|behind| *behind > 0) {
@@ -116,11 +116,11 @@ impl Cubic {
     pub(super) fn on_loss(&mut self, window: u32) -> u32 {
         // RFC 9438, 4.7, fast convergence.
         self.max = match window < self.max {
-            true => window * (PARTS + BETA) / (2 * PARTS),
+            true => scaled(window, PARTS + BETA, 2 * PARTS),
             false => window,
         };
         self.epoch = None;
-        (window * BETA / PARTS).max(2)
+        scaled(window, BETA, PARTS).max(2)
     }
 
     /// RFC 9438, 4.8: after a timeout the curve restarts where slow start ends.
@@ -129,6 +129,11 @@ impl Cubic {
         *self = Cubic::default();
         threshold
     }
+}
+
+/// Returns `window` × `parts` / `whole`, at most [`u32::MAX`].
+fn scaled(window: u32, parts: u32, whole: u32) -> u32 {
+    u32::try_from(u64::from(window) * u64::from(parts) / u64::from(whole)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

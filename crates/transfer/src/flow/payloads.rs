@@ -12,10 +12,11 @@
 //! read.
 
 use std::ops::Range;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::coded::{Symbol, shape};
-use longhaul_proto::fec::Encoder;
+use longhaul_proto::fec::{self, Encoder};
 use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::tally::Tally;
 
@@ -29,6 +30,16 @@ use longhaul_files::{CHUNK, Failure, PartialChunk, Source};
 /// fit into the processor's cache.
 const PART: usize = 64 << 10;
 
+/// Computes the tables of the erasure code in another thread, once per process. Otherwise the first
+/// symbol would stop its sending thread for 10 to 20 ms.
+pub(crate) fn prepare_code() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Without the thread, the first symbol computes the tables.
+        let _ = std::thread::Builder::new().name("code tables".to_owned()).spawn(fec::prepare);
+    });
+}
+
 pub(crate) struct Payloads {
     source: Source,
     /// The chunk in `buffer`. The bytes of `buffer` after the chunk's content are zero.
@@ -37,6 +48,8 @@ pub(crate) struct Payloads {
     block: Vec<u8>,
     /// The chunk that the erasure code encoded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
+    /// The content of that chunk.
+    originals: Vec<u8>,
     encoder: Encoder,
     /// Chunks that were begun in this pass; the digest of each is computed.
     announced: Tally,
@@ -63,6 +76,7 @@ impl Payloads {
             buffer: vec![0; CHUNK as usize].into_boxed_slice(),
             block: Vec::new(),
             coded: (None, Vec::new()),
+            originals: Vec::new(),
             encoder: Encoder::new(),
             announced: Tally::new(chunks),
             digests: Vec::new(),
@@ -114,13 +128,14 @@ impl Payloads {
             let last = Block { index: first.index + blocks.saturating_sub(1), ..first };
             let end = layout.extent(last);
             let len = (end.offset + u64::from(end.len)).saturating_sub(symbol.chunk * CHUNK);
-            let mut content = vec![0; len as usize];
+            self.coded.0 = None;
+            self.originals.resize(len as usize, 0);
             let started = Instant::now();
-            self.source.read_within(symbol.chunk, 0, &mut content)?;
+            self.source.read_within(symbol.chunk, 0, &mut self.originals)?;
             self.reading += started.elapsed();
             let code = |_| Error::new(ErrorKind::Unfinished, "a chunk cannot be coded");
             let shape = shape(layout, symbol.chunk).ok_or(()).map_err(code)?;
-            let originals = content.chunks(size);
+            let originals = self.originals.chunks(size);
             self.encoder.encode(shape, originals, &mut self.coded.1).map_err(|_| code(()))?;
             self.coded.0 = Some(symbol.chunk);
         }

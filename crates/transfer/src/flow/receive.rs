@@ -279,15 +279,8 @@ impl Receiving {
         }
         let finished = self.take_events();
         while let Some(whole) = self.placer.assembly().pop_whole() {
-            self.drained.note_handed(whole.len as u64);
-            self.writer.send(Job::Chunk(Arrived {
-                chunk: whole.chunk,
-                buffer: whole.buffer,
-                len: whole.len,
-                block: self.layout.block_size(),
-                drained: self.drained.clone(),
-                repair: whole.repair,
-            }));
+            let block = self.layout.block_size();
+            self.writer.send(Job::Chunk(Arrived::new(whole, block, self.drained.clone())));
         }
         self.grant(now);
         self.speak(now, finished);

@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 
 use super::hole::Hole;
 use super::outbox::{Outbox, Shadow};
-use super::payloads::Payloads;
+use super::payloads::{Payloads, prepare_code};
 use super::questions::Questions;
 use super::relay::Relays;
 use crate::control::{Compare, Digests, EntryFailed, Message, Relay};
@@ -160,6 +160,8 @@ struct Sending {
     hole: Hole,
     hole_reported: bool,
     arrived: u64,
+    /// Whether the flow may send coded symbols.
+    codes: bool,
     published: Time,
     paced: Duration,
     granted: Duration,
@@ -195,6 +197,7 @@ impl Sending {
             hole: Hole::new(pass.port, pass.datagram),
             hole_reported: false,
             arrived: 0,
+            codes: false,
             published: Time::ZERO,
             paced: Duration::ZERO,
             granted: Duration::ZERO,
@@ -248,7 +251,7 @@ impl Sending {
         match command {
             SendCommand::Relay(relay) => {
                 if let Some(control) = self.relays.take(&relay) {
-                    self.look_for_hole(now, &control);
+                    self.note_pulse(now, &control);
                     self.core.on_control(now, self.flow, &control);
                 }
             }
@@ -279,7 +282,10 @@ impl Sending {
                 }
             }
             SendCommand::PeerCard(card) => self.core.set_peer_card(now, card),
-            SendCommand::Coded => self.core.allow_coded(),
+            SendCommand::Coded => {
+                self.codes = true;
+                self.core.allow_coded();
+            }
             SendCommand::Receipt(receipt) => self.core.on_receipt(now, &receipt),
             SendCommand::Session(grant) => {
                 self.questions = None;
@@ -291,8 +297,12 @@ impl Sending {
         Ok(true)
     }
 
-    fn look_for_hole(&mut self, now: Time, control: &Control) {
+    fn note_pulse(&mut self, now: Time, control: &Control) {
         let Control::Pulse(pulse) = control else { return };
+        // Datagrams are missing, so symbols will be needed.
+        if self.codes && pulse.received < pulse.highest {
+            prepare_code();
+        }
         self.arrived = self.arrived.max(pulse.received);
         let (sent, rtt) = (self.core.accounting().sent, self.core.rtt());
         if self.path.is_some_and(|path| self.hole.on_report(now, path, [sent, pulse.received], rtt))

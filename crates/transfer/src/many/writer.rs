@@ -13,6 +13,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use longhaul_net::clock;
+use longhaul_proto::fec::Decoder;
 use longhaul_proto::time::{Span, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -121,6 +122,7 @@ pub(crate) fn spawn(
         board,
         events,
         failures_reported: 0,
+        decoder: Decoder::new(),
         spent: Spent::default(),
         outcome: None,
     };
@@ -147,6 +149,7 @@ struct ReplicaWriter {
     board: Arc<Board>,
     events: UnboundedSender<ReplicaEvent>,
     failures_reported: usize,
+    decoder: Decoder,
     spent: Spent,
     outcome: Option<Outcome>,
 }
@@ -262,7 +265,8 @@ impl ReplicaWriter {
         match job {
             Job::Join(join) => self.join(source, *join),
             Job::Chunk(arrived) => {
-                self.write(source, arrived.chunk, Content::Datagrams(arrived.repaired()))?;
+                let arrived = arrived.repaired(&mut self.decoder);
+                self.write(source, arrived.chunk, Content::Datagrams(arrived))?;
             }
             Job::Streamed(streamed) => {
                 self.write(source, streamed.chunk, Content::Stream(streamed))?;

@@ -39,8 +39,9 @@ impl Route {
             return Err(usage("there is nothing to copy from"));
         }
         if options.replicas && split.len() < 2 {
-            let error = usage("a copy from replicas has only one source");
-            return Err(error.advise("name at least two sources"));
+            let error =
+                usage("a copy from replicas needs at least two sources, but only one is given");
+            return Err(error.advise("name another copy of the files"));
         }
         let (to, destination) = self::split(&options.destination);
         let mut hosts: Vec<(Host, Vec<PathBuf>)> = Vec::new();
@@ -56,12 +57,11 @@ impl Route {
             }
         }
         match (local.is_empty(), hosts.is_empty(), to) {
-            (false, false, _) => Err(usage("some sources are on this host and some on others")
+            (false, false, None) => Err(usage("some sources are on this host and some on others")
                 .advise("copy the sources on this host with cp")),
             (_, true, None) => Err(usage("both ends are on this host").advise("use cp")),
-            (_, false, Some(_)) => {
-                Err(usage("both ends are on other hosts").advise("run longhaul on one of them"))
-            }
+            (_, false, Some(_)) => Err(usage("a source and the destination are on other hosts")
+                .advise("run longhaul on one of them")),
             (_, true, Some(_)) if options.replicas => {
                 Err(usage("replicas must be on other hosts, but the sources are on this host")
                     .advise(format!("leave {} out", CallOption::Replicas)))

@@ -25,7 +25,7 @@ use crate::flow::outbox::Outbox;
 use crate::flow::receive::{ReceiveCommand, ReceivePass, Receiving};
 use crate::write::budget::EARLY_GRANT;
 use crate::write::budget::{Budget, MemoryPart, MessageCharge};
-use crate::write::chunk::{Arrived, Drained};
+use crate::write::chunk::{Arrived, Content, Drained};
 use crate::write::jobs::{Job, JobInbox, Jobs};
 use longhaul_files::CHUNK;
 
@@ -55,7 +55,6 @@ struct Greedy {
     layout: Layout,
     board: Arc<Board>,
     jobs: JobInbox,
-    drained: Arc<Drained>,
     mailbox: Mailbox<ReceiveCommand>,
 }
 
@@ -98,14 +97,14 @@ impl Greedy {
             outbox: Outbox::new(MessageCharge::alone()).0,
             inlet,
             writer,
-            drained: drained.clone(),
+            drained,
             board: board.clone(),
             earlier: Counters::default(),
             commands,
         };
         port.register(FLOW, Box::new(Receiving::new(clock::now(), pass))).unwrap();
         let sealer = keys().sending_end().data;
-        Greedy { port, sender, sealer, layout: layout(), board, jobs, drained, mailbox }
+        Greedy { port, sender, sealer, layout: layout(), board, jobs, mailbox }
     }
 
     fn to(&self) -> SocketAddr {
@@ -169,9 +168,7 @@ fn data_beyond_a_grant_are_counted_and_take_no_memory_from_others() {
     assert_eq!(memory.pool().lent() as u64, HELD);
     let others: Vec<ChunkBuffer> = std::iter::from_fn(|| other.pool().take()).collect();
     assert_eq!(others.len() as u64, HELD);
-    let Arrived { buffer, .. } = waiting.remove(0);
-    drop(buffer);
-    greedy.drained.add(CHUNK);
+    Content::Datagrams(waiting.remove(0)).release(CHUNK as usize);
     let next = greedy.fill(HELD);
     assert_eq!((next.chunk, memory.pool().lent() as u64), (HELD, HELD));
     greedy.send(HELD + 1, 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use longhaul_net::buffers::assembly::{Assembly, WholeChunk};
+use longhaul_net::buffers::assembly::Assembly;
 use longhaul_net::buffers::chunks::ChunkPool;
 use longhaul_proto::coded::Symbol;
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup};
@@ -297,10 +297,10 @@ impl Writing {
         };
         assembly.place_symbol(symbol, payload.len(), fill);
         assembly.restore(0);
-        let WholeChunk { chunk, buffer, len, repair } = assembly.pop_whole().expect("it has all");
+        let whole = assembly.pop_whole().expect("it has all");
         let drained = Arc::new(Drained::default());
         self.submit(Job::Digests(Digests { chunks: vec![0], values: digest.to_vec() }));
-        self.submit(Job::Chunk(Arrived { chunk, buffer, len, block: 1440, drained, repair }));
+        self.submit(Job::Chunk(Arrived::new(whole, 1440, drained)));
     }
 
     /// Returns how often chunks are requested again until the transfer fails, and its error.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use longhaul_net::buffers::assembly::WholeChunk;
 use longhaul_net::buffers::chunks::ChunkBuffer;
 use longhaul_net::buffers::repair::Repair;
+use longhaul_proto::fec::Decoder;
 use longhaul_proto::units::Bytes;
 
 /// Accounts for the freed memory of a pass (one transmission of the missing chunks). Shared by the
@@ -13,28 +15,25 @@ use longhaul_proto::units::Bytes;
 pub(crate) struct Drained {
     bytes: AtomicU64,
     planned: AtomicBool,
-    /// Bytes of complete chunks passed to the writer.
-    handed: AtomicU64,
+    /// Memory in bytes of the complete chunks that wait for the writer.
+    waiting: AtomicU64,
     /// Half of the flow's memory in bytes.
     half: AtomicU64,
 }
 
 impl Drained {
-    /// Counts `bytes` of blocks that have left the memory. Returns whether to notify the flow: true
-    /// if at least half of the flow's memory waited for the writer.
-    pub(crate) fn add(&self, bytes: u64) -> bool {
-        let waited = self.waiting();
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        waited.get() >= self.half.load(Ordering::Relaxed)
+    /// Counts a chunk of `memory` bytes that the writer has taken. The sender may send `granted`
+    /// bytes of blocks in its place. Returns whether to notify the flow: true if at least half of
+    /// the flow's memory waited for the writer.
+    fn add(&self, memory: u64, granted: u64) -> bool {
+        let waited = self.waiting.fetch_sub(memory, Ordering::Relaxed);
+        self.bytes.fetch_add(granted, Ordering::Relaxed);
+        waited >= self.half.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of complete chunks that wait for the writer.
+    /// Returns the memory of the complete chunks that wait for the writer.
     pub(crate) fn waiting(&self) -> Bytes {
-        Bytes::new(self.handed.load(Ordering::Relaxed)) - self.bytes()
-    }
-
-    pub(crate) fn note_handed(&self, bytes: u64) {
-        self.handed.fetch_add(bytes, Ordering::Relaxed);
+        Bytes::new(self.waiting.load(Ordering::Relaxed))
     }
 
     pub(crate) fn set_room(&self, room: Bytes) {
@@ -46,7 +45,7 @@ impl Drained {
         self.planned.store(true, Ordering::Release);
     }
 
-    /// Returns the bytes of blocks that have left the memory.
+    /// Returns the bytes of sent blocks that have left the memory.
     pub(crate) fn bytes(&self) -> Bytes {
         Bytes::new(self.bytes.load(Ordering::Relaxed))
     }
@@ -62,18 +61,25 @@ pub(crate) struct Arrived {
     pub(crate) chunk: u64,
     pub(crate) buffer: ChunkBuffer,
     /// Length of the chunk in bytes, including padding.
-    pub(crate) len: usize,
-    pub(crate) block: u32,
-    pub(crate) drained: Arc<Drained>,
+    len: usize,
+    block: u32,
+    drained: Arc<Drained>,
     /// How to compute the missing blocks, if symbols of an erasure code replace some.
-    pub(crate) repair: Option<Repair>,
+    repair: Option<Repair>,
 }
 
 impl Arrived {
+    /// A complete chunk in blocks of `block` bytes. From now on it waits for the writer.
+    pub(crate) fn new(whole: WholeChunk, block: u32, drained: Arc<Drained>) -> Arrived {
+        let WholeChunk { chunk, buffer, len, repair } = whole;
+        drained.waiting.fetch_add(len as u64, Ordering::Relaxed);
+        Arrived { chunk, buffer, len, block, drained, repair }
+    }
+
     /// Computes the missing blocks: the writer's first step.
-    pub(crate) fn repaired(mut self) -> Arrived {
+    pub(crate) fn repaired(mut self, decoder: &mut Decoder) -> Arrived {
         if let Some(repair) = self.repair.take() {
-            repair.apply(&mut self.buffer[..self.len]);
+            repair.apply(decoder, &mut self.buffer[..self.len]);
         }
         self
     }
@@ -109,9 +115,34 @@ impl Content {
     /// flow that granted the memory.
     pub(crate) fn release(self, content: usize) -> bool {
         let Content::Datagrams(arrived) = self else { return false };
-        let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
+        let (memory, granted) = (arrived.len as u64, arrived.granted(content));
+        let drained = arrived.drained.clone();
         // Free the buffer first, so that the next grant can use its memory.
         drop(arrived);
-        drained.add(granted)
+        drained.add(memory, granted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_net::buffers::chunks::ChunkPool;
+
+    use super::*;
+
+    #[test]
+    fn a_chunk_with_padding_waits_no_longer_after_the_writer_has_taken_it() {
+        let pool = ChunkPool::new(Bytes::new(10_000), Bytes::new(10_000));
+        let drained = Arc::new(Drained::default());
+        drained.set_room(Bytes::new(20_000));
+        for taken in 1..=3 {
+            let buffer = pool.take().expect("the writer has returned the buffer");
+            let whole = WholeChunk { chunk: 0, buffer, len: 10_000, repair: None };
+            let arrived = Arrived::new(whole, 1_000, drained.clone());
+            assert_eq!(drained.waiting(), Bytes::new(10_000));
+            // 2,500 bytes are content. The sender sent three blocks.
+            assert!(Content::Datagrams(arrived).release(2_500), "half of the memory waited");
+            assert_eq!(drained.waiting(), Bytes::ZERO);
+            assert_eq!(drained.bytes(), Bytes::new(taken * 3_000));
+        }
     }
 }

@@ -21,6 +21,7 @@ use crate::control::{Digests, EntryFailed, Offer};
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, ListMemory, Manifest, VirtualObject};
+use longhaul_proto::fec::Decoder;
 use longhaul_text::clipped;
 
 /// Interval at which every destination does its pending work, such as syncs and renames, even if
@@ -78,6 +79,7 @@ pub(crate) fn begin_patient(
         digests: BTreeMap::new(),
         waiting: BTreeMap::new(),
         missing_digests: MissingDigests::new(patience),
+        decoder: Decoder::new(),
         early_failures: Vec::new(),
         early_bytes: 0,
         ended: false,
@@ -158,6 +160,7 @@ pub(crate) struct Writer {
     /// Chunks that wait for their digest or for the manifest.
     waiting: BTreeMap<u64, Content>,
     missing_digests: MissingDigests,
+    decoder: Decoder,
     /// Files that failed at the source before the destination was open.
     early_failures: Vec<AtSource>,
     early_bytes: usize,
@@ -197,7 +200,8 @@ impl Writer {
     fn take(&mut self, job: Job) -> Result<(), Error> {
         match job {
             Job::Chunk(arrived) => {
-                self.take_chunk(arrived.chunk, Content::Datagrams(arrived.repaired()))
+                let arrived = arrived.repaired(&mut self.decoder);
+                self.take_chunk(arrived.chunk, Content::Datagrams(arrived))
             }
             Job::Streamed(streamed) => self.take_chunk(streamed.chunk, Content::Stream(streamed)),
             Job::Digests(digests) => self.take_digests(&digests),

@@ -39,7 +39,7 @@ pub struct FlowEnd {
     pub series: Vec<(Span, Bytes)>,
 }
 
-/// Counters of a flow's ends, in datagrams; for TCP, in segments.
+/// Counters of a flow's sender and receiver, in datagrams (for TCP: in segments).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
     /// Sent in all.
@@ -86,8 +86,8 @@ impl FlowEnd {
         if self.took == Span::ZERO { Rate::ZERO } else { self.delivered / self.took }
     }
 
-    /// Unnecessary data as a share of the necessary data. The necessary data of a finished flow are
-    /// its blocks, if their number is known; those of any other flow are its first sends.
+    /// Unnecessary data as a share of the necessary data. A finished flow with a known number of
+    /// blocks needs these blocks. For every other flow, the first sends count as necessary.
     pub fn waste(&self) -> Option<f64> {
         let FlowCounts { sent, retransmitted, blocks, .. } = self.counts;
         let (sent, again) = (sent?, retransmitted?);
