@@ -295,6 +295,11 @@ pub trait Sender: Send {
     /// blocks only.
     fn allow_coded(&mut self) {}
 
+    /// Whether the sender sends coded symbols if datagrams are lost.
+    fn uses_coded(&self) -> bool {
+        false
+    }
+
     /// Handles what the receiving host says about datagrams that left before the session was open.
     /// A receipt is not authenticated, so a false one must do no harm.
     fn on_receipt(&mut self, _: Time, _: &Receipt) {}

@@ -26,15 +26,15 @@ impl Receipt {
     pub const LEN: usize = 8 + 8 + 4 + 4 + 2;
 
     /// Encodes the receipt, big-endian: the two counts; the train's bytes, its time in ns and its
-    /// steps. Zero bytes mean that no train was timed, or that its numbers do not fit (at most
-    /// 4.29 s, 4 GiB and 65,535 steps).
+    /// steps. Zero bytes mean that no train was timed. Numbers that do not fit become the
+    /// highest ones: 4.29 s, 4 GiB or 65,535 steps.
     pub fn encode(&self) -> [u8; Receipt::LEN] {
+        let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let numbers = |train: Train| {
-            let nanos = u32::try_from(train.span.as_nanos()).ok()?;
-            let steps = u16::try_from(train.steps).ok()?;
-            Some((u32::try_from(train.bytes.get()).ok()?, nanos, steps))
+            let steps = u16::try_from(train.steps).unwrap_or(u16::MAX);
+            (short(train.bytes.get()), short(train.span.as_nanos()), steps)
         };
-        let (bytes, nanos, steps) = self.train.and_then(numbers).unwrap_or_default();
+        let (bytes, nanos, steps) = self.train.map(numbers).unwrap_or_default();
         let mut out = [0; Receipt::LEN];
         out[..8].copy_from_slice(&self.highest.to_be_bytes());
         out[8..16].copy_from_slice(&self.received.to_be_bytes());
@@ -77,9 +77,10 @@ mod tests {
         assert_eq!(Receipt::decode(&receipt.encode()), receipt);
         let untimed = Receipt { train: None, ..receipt };
         assert_eq!(Receipt::decode(&untimed.encode()), untimed);
-        // A train of more than 4 s is not told.
         let slow = Train { span: Span::from_secs(5), ..train };
-        assert_eq!(Receipt::decode(&Receipt { train: Some(slow), ..receipt }.encode()), untimed);
+        let told = Receipt::decode(&Receipt { train: Some(slow), ..receipt }.encode());
+        let most = Train { span: Span::from_nanos(u32::MAX.into()), ..train };
+        assert_eq!(told.train, Some(most), "a train of more than 4.29 s is told as slow");
         let lie = Receipt::decode(&[0xff; Receipt::LEN]);
         assert_eq!((lie.highest, lie.received), (u64::MAX, u64::MAX));
     }

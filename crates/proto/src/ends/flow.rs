@@ -38,6 +38,11 @@ pub trait SendingFlow: Send {
     /// As [`Sender::allow_coded`].
     fn use_coded(&mut self) {}
 
+    /// As [`Sender::uses_coded`].
+    fn codes(&self) -> bool {
+        false
+    }
+
     /// As [`Sender::on_receipt`].
     fn use_receipt(&mut self, _now: Time, _receipt: &Receipt) {}
 
@@ -97,6 +102,10 @@ impl<F: SendingFlow> Sender for F {
 
     fn allow_coded(&mut self) {
         self.use_coded();
+    }
+
+    fn uses_coded(&self) -> bool {
+        self.codes()
     }
 
     fn on_receipt(&mut self, now: Time, receipt: &Receipt) {

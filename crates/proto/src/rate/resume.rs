@@ -74,10 +74,14 @@ impl Resumed {
     /// that shows less, or much loss, contradicts it.
     fn confirmed(&self, first: Receipt) -> Option<Rate> {
         let least = self.path.rate.scale(CONFIRMS);
-        let is_slow = first.train.is_some_and(|train| train.bytes / train.span < least);
-        let came = first.received as f64 / first.highest.max(1) as f64;
-        let is_clear = came > 1.0 - self.path.loss.get() - MISSING;
-        (is_clear && !is_slow).then(|| self.path.rate.scale(TAKEN))
+        let (highest, received) = (first.highest as f64, first.received as f64);
+        let is_fast = match first.train {
+            Some(train) => train.first.0 == 0 && train.bytes / train.span >= least,
+            // If so many datagrams are missing, they may be those of the train.
+            None => highest - received < highest * self.path.loss.get() + TRAIN_LEN as f64 / 2.0,
+        };
+        let is_clear = received > highest * (1.0 - self.path.loss.get() - MISSING);
+        (is_clear && is_fast).then(|| self.path.rate.scale(TAKEN))
     }
 }
 
@@ -123,7 +127,6 @@ impl RateController for Resumed {
         }
         self.is_open = false;
         let &Pulse { highest, received, train, .. } = feedback.pulse;
-        let train = train.filter(|train| train.first.0 == 0);
         if let Some(rate) = self.confirmed(Receipt { highest, received, train }) {
             self.law.start_at(rate);
         }
@@ -207,6 +210,22 @@ mod tests {
     }
 
     #[test]
+    fn a_report_without_the_first_train_confirms_the_rate_only_if_that_train_can_have_arrived() {
+        let (bytes, span) = (Bytes::new(31 * 1250), Span::from_micros(310));
+        let later = Train { first: PacketNumber(256), bytes, span, steps: 31 };
+        for (train, received, is_confirmed) in
+            [(None, 400, true), (None, 384, false), (Some(later), 400, false)]
+        {
+            let report = Pulse { train, highest: 400, received, ..Pulse::default() };
+            let mut resumed = controller(&setup(Some(PATH)));
+            resumed.on_sent(Time::ZERO, PacketNumber(0), 400);
+            resumed.on_feedback(Time::ZERO + RTT, &feedback(&report));
+            let is_near = resumed.rate() >= PATH.rate.scale(TAKEN);
+            assert_eq!(is_near, is_confirmed, "{train:?}, {received}");
+        }
+    }
+
+    #[test]
     fn a_receipt_that_confirms_the_remembered_rate_opens_a_whole_round_trip_at_most() {
         let train = |nanos| {
             let (bytes, span) = (Bytes::new(31 * 1250), Span::from_nanos(nanos));
@@ -228,6 +247,9 @@ mod tests {
         // A train that was too fast to be timed also counts, but not before it has arrived.
         let untimed = |highest| Receipt { train: None, highest, received: highest };
         assert_eq!([31, 32].map(|highest| mbps(untimed(highest))), [400, 760]);
+        // Half of a train's datagrams are missing, perhaps those of the first train.
+        let lacking = |missing: u64| Receipt { received: 400 - missing, ..untimed(400) };
+        assert_eq!([15, 16].map(|missing| mbps(lacking(missing))), [760, 400]);
         // The budget becomes three times as large, once.
         let mut resumed = after(receipt(300_000, 100));
         resumed.on_receipt(&receipt(300_000, 100));

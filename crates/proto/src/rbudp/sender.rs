@@ -269,6 +269,10 @@ impl SendingFlow for RbudpSender {
         self.codes = self.copies.times > 1 && shape.is_some_and(|shape| shape.originals() > 1);
     }
 
+    fn codes(&self) -> bool {
+        self.codes
+    }
+
     fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
         let trained = self.controller.train(now, next);
         trained.max(self.end.pacer.allowance(now)).min(until_train(next))

@@ -53,7 +53,7 @@ use longhaul_text::CallOption;
 
 /// Interval of progress reports during the walk over the source, and of checks whether the copy was
 /// cancelled.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 const THROUGH_SSH: &str = "the ssh channel";
 
 /// The attempts of a copy, one after the other.
@@ -310,7 +310,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Finished, End> {
         let Reached { session, data, contact, datagram } = reached;
         let mut terms = self.terms(transport, &session, self.options.datagram.or(datagram))?;
-        let (source, flow) = self.land(source, &mut terms).await.map_err(lost_or_fatal)?;
+        let (source, flow) = self.land(source, &mut terms).await?;
         let (stream_ends, streams) = mpsc::unbounded_channel();
         if session.carrier != "ssh" {
             self.open_streams(&terms, &session, stream_ends);

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
 use longhaul_net::access;
@@ -12,7 +13,7 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::registry;
 use longhaul_proto::time::Span;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, TICK};
 use crate::error::Error;
 use crate::flow::payloads::Payloads;
 use crate::many::part::To;
@@ -24,7 +25,8 @@ use crate::reach::transport::Transport;
 use crate::roles::flight::{Flight, FlightSecret};
 use crate::roles::prepared::Description;
 use crate::roles::sending::FirstPass;
-use crate::roles::{DEFAULT_SEGMENT, Terms};
+use crate::roles::wire::{End, lost_or_fatal};
+use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::random_u64;
 
 /// How long the handshake is ahead of the first flight. The server keeps early data only of
@@ -119,18 +121,19 @@ impl Attempt<'_> {
 
     /// Returns the first pass for a session with the parameters `terms`, and its flow. A first
     /// flight stays if it went to the right address, with the right cipher and a size that passes,
-    /// over the remembered path; `terms` then become those of the flight.
+    /// over the remembered path, and none of its messages were dropped; `terms` then become those
+    /// of the flight.
     pub(super) async fn land(
         &self,
         source: Option<(Description, FirstPass)>,
         terms: &mut Terms,
-    ) -> Result<(Option<(Description, FirstPass)>, FlowId), Error> {
+    ) -> Result<(Option<(Description, FirstPass)>, FlowId), End> {
         self.first_flight.set(false);
         let Some((description, FirstPass::Flight(flight))) = source else {
             return Ok((source, random_flow()));
         };
-        if !is_right(&flight.terms, terms) {
-            let first = FirstPass::Payloads(flight.recall().await?);
+        if !is_right(&flight.terms, terms) || flight.has_lost_messages() {
+            let first = FirstPass::Payloads(self.recall(*flight).await?);
             return Ok((Some((description, first)), random_flow()));
         }
         self.first_flight.set(true);
@@ -138,6 +141,18 @@ impl Attempt<'_> {
         terms.transfer = flight.terms.transfer;
         let flow = flight.flow;
         Ok((Some((description, FirstPass::Flight(flight))), flow))
+    }
+
+    /// Recalls the flight. Cancellation and the stall limit work even if the disk hangs.
+    async fn recall(&self, flight: Flight) -> Result<Box<Payloads>, End> {
+        let mut recalled = pin!(flight.recall());
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                payloads = &mut recalled => return payloads.map_err(lost_or_fatal),
+                _ = tick.tick() => self.hooks.tick()?,
+            }
+        }
     }
 }
 

@@ -23,6 +23,10 @@ use crate::control::{Frame, Message};
 use crate::counters::board::Board;
 use crate::random::random_challenge;
 
+/// Maximum number of answers about data that left before the session. Answers are not
+/// authenticated, and the sending thread may be busy while they wait for it.
+const MOST_ANSWERS: u32 = 256;
+
 /// The part of a sending flow that runs on the thread of the port (the UDP socket that all flows
 /// share).
 pub(crate) struct Feedback {
@@ -30,8 +34,10 @@ pub(crate) struct Feedback {
     commands: Sender<SendCommand>,
     inlet: mpsc::Sender<Message>,
     address: AddressRule,
-    /// The questions about data that left before the session, if there are any.
+    /// The questions about data that left before the session, as long as answers count.
     receipts: Option<Receipts>,
+    /// How many more answers count.
+    answers: u32,
     board: Arc<Board>,
     scratch: Box<[u8]>,
     /// Whether the sending thread was told that the forgery limit is reached.
@@ -55,6 +61,7 @@ impl Feedback {
             inlet,
             address,
             receipts: None,
+            answers: MOST_ANSWERS,
             board,
             scratch,
             forged: false,
@@ -111,6 +118,8 @@ impl FlowSink for Feedback {
             let receipt = self.receipts.as_ref().filter(|_| kind == Kind::ProbeAnswer);
             if let Some(receipt) = receipt.and_then(|receipts| receipts.read(datagram.bytes)) {
                 let _ = self.commands.send(SendCommand::Receipt(receipt));
+                self.answers -= 1;
+                self.receipts = self.receipts.filter(|_| self.answers > 0);
                 continue;
             }
             if !matches!(kind, Kind::Control | Kind::Challenge | Kind::ChallengeAnswer) {
@@ -127,6 +136,8 @@ impl FlowSink for Feedback {
                     continue;
                 }
             };
+            // Authenticated reports have begun.
+            self.receipts = None;
             self.board.note_received(now);
             self.take(kind, datagram.path, len);
             self.note_path(now, datagram.path, datagram.bytes.len());
@@ -155,6 +166,7 @@ mod tests {
     use longhaul_net::sealing::seal::Sealer;
     use longhaul_net::socket::Socket;
     use longhaul_proto::endpoint::FlowId;
+    use longhaul_proto::wire::header::Header;
 
     use super::*;
 
@@ -174,12 +186,17 @@ mod tests {
         }
 
         fn with_limit(address: AddressRule, limit: u64) -> Rig {
+            Rig::asking(address, limit, None)
+        }
+
+        fn asking(address: AddressRule, limit: u64, receipts: Option<Receipts>) -> Rig {
             let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
             let (commands, command) = channel();
             let (inlet, _) = tokio::sync::mpsc::channel(1);
             let reports = keys(1).sending_end().reports.limited_to(limit);
             let feedback = Feedback::new(reports, commands, inlet, address, Arc::default());
+            let feedback = feedback.with_receipts(receipts);
             port.register(FlowId(4), Box::new(feedback)).unwrap();
             Rig { port, command, seals: [1, 2].map(|secret| keys(secret).receiving_end().reports) }
         }
@@ -187,8 +204,11 @@ mod tests {
         fn send(&mut self, from: &Socket, seal: usize, kind: Kind, content: &[u8]) {
             let mut sealed = vec![0; 100];
             let len = self.seals[seal].seal(kind, 0, content, &mut sealed).unwrap();
-            let to = SocketAddr::new(HOME, self.port.socket().local_addr().port());
-            from.send(to.into(), &sealed[..len]).unwrap();
+            from.send(self.address().into(), &sealed[..len]).unwrap();
+        }
+
+        fn address(&self) -> SocketAddr {
+            SocketAddr::new(HOME, self.port.socket().local_addr().port())
         }
 
         fn command(&self) -> SendCommand {
@@ -219,6 +239,36 @@ mod tests {
         rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
         let SendCommand::Challenge(path, challenge) = rig.command() else { panic!("no challenge") };
         assert_eq!((path.remote, challenge), (receiver.local_addr(), vec![9; 16]));
+    }
+
+    #[test]
+    fn at_most_256_answers_reach_the_thread_and_none_after_an_authenticated_message() {
+        let receiver = socket(HOME);
+        for (genuine, expected) in [(0, MOST_ANSWERS), (1, 0)] {
+            let receipts = Receipts::of(FlowId(4)).unwrap();
+            let question = Header::decode(&receipts.question()).unwrap();
+            let mut answer = [0; 44];
+            let head = answer.first_chunk_mut().unwrap();
+            Header { kind: Kind::ProbeAnswer, ..question }.encode(head);
+            assert!(receipts.read(&answer).is_some());
+            let rule = AddressRule::contacted(receiver.local_addr());
+            let mut rig = Rig::asking(rule, u64::MAX, Some(receipts));
+            let to = rig.address();
+            for _ in 0..genuine {
+                rig.send(&receiver, 0, Kind::Challenge, &[0; 16]);
+                assert!(matches!(rig.command(), SendCommand::Challenge(..)));
+            }
+            for _ in 0..MOST_ANSWERS + 10 {
+                receiver.send(to.into(), &answer).unwrap();
+            }
+            let mut receipts = 0;
+            // A genuine message ends the count.
+            rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
+            while matches!(rig.command(), SendCommand::Receipt(_)) {
+                receipts += 1;
+            }
+            assert_eq!(receipts, expected);
+        }
     }
 
     #[test]

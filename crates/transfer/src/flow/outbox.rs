@@ -111,6 +111,11 @@ impl Outbox {
         self.level.overflown.get().copied()
     }
 
+    /// Makes this outbox overflow too, because messages for it were dropped elsewhere.
+    pub(crate) fn overflow(&self, why: Overflow) {
+        self.level.overflow(why);
+    }
+
     /// Waits for an overflow. Cancel-safe.
     pub(crate) async fn overflows(&self) -> Overflow {
         loop {
@@ -161,6 +166,11 @@ impl Outflow {
             self.level.settle();
         }
         Some(message)
+    }
+
+    /// As [`Outbox::overflown`].
+    pub(crate) fn overflown(&self) -> Option<Overflow> {
+        self.level.overflown.get().copied()
     }
 }
 

@@ -157,11 +157,11 @@ struct Sending {
     unsure_since: Time,
     alive: Time,
     questions: Option<Questions>,
+    /// When the first datagram was sent, while the session is not open yet.
+    begun: Option<Time>,
     hole: Hole,
     hole_reported: bool,
     arrived: u64,
-    /// Whether the flow may send coded symbols.
-    codes: bool,
     published: Time,
     paced: Duration,
     granted: Duration,
@@ -194,10 +194,10 @@ impl Sending {
             unsure_since: Time::ZERO,
             alive: Time::ZERO,
             questions: pass.receipts.map(Questions::new),
+            begun: None,
             hole: Hole::new(pass.port, pass.datagram),
             hole_reported: false,
             arrived: 0,
-            codes: false,
             published: Time::ZERO,
             paced: Duration::ZERO,
             granted: Duration::ZERO,
@@ -282,13 +282,13 @@ impl Sending {
                 }
             }
             SendCommand::PeerCard(card) => self.core.set_peer_card(now, card),
-            SendCommand::Coded => {
-                self.codes = true;
-                self.core.allow_coded();
-            }
+            SendCommand::Coded => self.core.allow_coded(),
             SendCommand::Receipt(receipt) => self.core.on_receipt(now, &receipt),
             SendCommand::Session(grant) => {
                 self.questions = None;
+                if let Some(begun) = self.begun.take() {
+                    self.board.note_first_datagram(begun.as_nanos());
+                }
                 self.core.raise_grant(now, grant);
             }
             SendCommand::Forged => return Err(crate::write::writer::forged()),
@@ -300,7 +300,7 @@ impl Sending {
     fn note_pulse(&mut self, now: Time, control: &Control) {
         let Control::Pulse(pulse) = control else { return };
         // Datagrams are missing, so symbols will be needed.
-        if self.codes && pulse.received < pulse.highest {
+        if pulse.received < pulse.highest && self.core.uses_coded() {
             prepare_code();
         }
         self.arrived = self.arrived.max(pulse.received);
@@ -330,7 +330,11 @@ impl Sending {
             return Ok(false);
         }
         if self.hole.begin(now) {
-            self.board.note_first_datagram(now.as_nanos());
+            match self.questions {
+                // The flow may still be recalled.
+                Some(_) => self.begun = Some(now),
+                None => self.board.note_first_datagram(now.as_nanos()),
+            }
         }
         let blocks = std::mem::take(&mut self.blocks);
         for block in &blocks {
@@ -452,7 +456,8 @@ impl Sending {
         let woken = wait::until(&self.inbox, due.min(sign).min(question));
         let waited = clock::duration(clock::now().since(now));
         if self.core.is_blocked_by_grant() {
-            self.granted += waited;
+            // Before the session is open, the flow waits for the session.
+            self.granted += if self.questions.is_none() { waited } else { Duration::ZERO };
         } else if why == Some(Why::Pacing) {
             self.paced += waited;
         }

@@ -18,13 +18,15 @@ use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
 use tokio::sync::mpsc;
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 
 use super::begin::{self, FlowEnds};
 use super::lost_thread;
 use super::prepared::Description;
 use super::terms::{Terms, layout};
 use super::wire::{INLET, Wire};
+#[cfg(test)]
+use crate::control::Digests;
 use crate::control::Message;
 use crate::counters::Counters;
 use crate::counters::board::Board;
@@ -35,9 +37,11 @@ use crate::flow::send::{Done, SendCommand, SenderEvent};
 use crate::session::Exporter;
 use crate::write::budget::{EARLY_GRANT, MessageCharge};
 
-/// The bytes that may leave before the session is open. With its bookkeeping, the flight then fits
-/// into the server's memory for early data of one flow.
-const GRANT: Bytes = Bytes::new(6_500_000);
+/// The part of the server's memory for early data of one flow (8 MB) that a flight may use. The
+/// rest is for data that leave while the server handles the request.
+const MEMORY: u64 = 7_100_000;
+/// Memory that a datagram takes there, in addition to its UDP payload.
+const BESIDE: u64 = 112;
 
 /// The secret of a first flight.
 #[derive(Clone)]
@@ -77,7 +81,8 @@ pub(crate) struct Flight {
     port: PortHandle,
     running: Option<(Sender<SendCommand>, Done)>,
     events: Option<(mpsc::UnboundedSender<SenderEvent>, mpsc::UnboundedReceiver<SenderEvent>)>,
-    messages: Option<(Outflow, mpsc::Receiver<Message>)>,
+    /// The flow's messages by stream: both ends of their queue, and those by datagram.
+    messages: Option<(Outbox, Outflow, mpsc::Receiver<Message>)>,
 }
 
 /// A first flight that became the first pass of a transfer.
@@ -86,6 +91,15 @@ pub(super) struct Adopted {
     pub(super) done: Done,
     pub(super) events_end: mpsc::UnboundedSender<SenderEvent>,
     pub(super) events: mpsc::UnboundedReceiver<SenderEvent>,
+    /// Ends when the flow has ended, and its messages are in the session's queue.
+    pub(super) forwarding: JoinHandle<()>,
+}
+
+/// Returns the bytes that may leave before the session is open, in datagrams of `datagram` bytes
+/// that each carry a block of `block` bytes.
+fn grant(datagram: u16, block: u32) -> Bytes {
+    let datagrams = MEMORY / (u64::from(datagram) + BESIDE);
+    Bytes::new(datagrams * u64::from(block))
 }
 
 impl Flight {
@@ -106,7 +120,11 @@ impl Flight {
         let (flow, datagram) = (*flow, terms.datagram);
         let layout = layout(description.object.len(), terms.segment, terms.block(datagram))?;
         board.note_block(layout.block_size());
-        let setup = Setup { grant: GRANT, card: terms.card, ..terms.setup(flow, layout) };
+        let setup = Setup {
+            grant: grant(datagram, layout.block_size()),
+            card: terms.card,
+            ..terms.setup(flow, layout)
+        };
         let mut core = (row.sender)(&setup);
         if terms.starts_coded() {
             core.allow_coded();
@@ -121,7 +139,7 @@ impl Flight {
         let ends = FlowEnds {
             port: port.clone(),
             path: Some(Path::from(to)),
-            outbox,
+            outbox: outbox.clone(),
             inlet,
             board,
             earlier: Counters::default(),
@@ -129,8 +147,13 @@ impl Flight {
             receipts: Some(Receipts::of(flow)?),
         };
         let running = Some(ends.begin(&terms, core, (flow, layout, datagram), *payloads)?);
-        let (events, messages) = (Some((events_end, events)), Some((outflow, heard)));
+        let (events, messages) = (Some((events_end, events)), Some((outbox, outflow, heard)));
         Ok(Flight { terms, flow, layout, port, running, events, messages })
+    }
+
+    /// Whether messages were dropped, because too many wait for the session.
+    pub(crate) fn has_lost_messages(&self) -> bool {
+        self.messages.as_ref().is_none_or(|(outbox, ..)| outbox.overflown().is_some())
     }
 
     /// Ends the flow, and returns the payloads for another one. The flow's messages are lost, so
@@ -144,6 +167,16 @@ impl Flight {
         Ok(Box::new(payloads))
     }
 
+    /// Lets more messages wait than an outbox holds.
+    #[cfg(test)]
+    pub(super) fn fill_messages(&self) {
+        let (outbox, ..) = self.messages.as_ref().expect("it is not adopted");
+        while outbox.overflown().is_none() {
+            let values = vec![0; 8 << 20];
+            outbox.send(Message::Digests(Digests { chunks: Vec::new(), values }));
+        }
+    }
+
     /// Waits until a file has failed.
     #[cfg(test)]
     pub(super) async fn failed(&mut self) {
@@ -154,11 +187,16 @@ impl Flight {
     /// Connects the flow with the session. The messages that the flow has sent so far follow those
     /// that are in the outbox of `wire` already.
     pub(super) fn adopt(mut self, wire: &Wire) -> Option<Adopted> {
-        let (mut outflow, mut heard) = self.messages.take()?;
+        let (own, mut outflow, mut heard) = self.messages.take()?;
         let (outbox, inlet) = (wire.outbox().clone(), wire.inlet());
-        spawn_local(async move {
+        drop(own);
+        let forwarding = spawn_local(async move {
             while let Some(message) = outflow.next().await {
                 outbox.send(message);
+                if let Some(overflow) = outflow.overflown() {
+                    // Messages were dropped, so the session must end.
+                    outbox.overflow(overflow);
+                }
             }
         });
         spawn_local(async move {
@@ -170,7 +208,7 @@ impl Flight {
         let running = self.running.take()?;
         let _ = running.0.send(SendCommand::Session(EARLY_GRANT));
         let ((commands, done), (events_end, events)) = (running, self.events.take()?);
-        Some(Adopted { commands, done, events_end, events })
+        Some(Adopted { commands, done, events_end, events, forwarding })
     }
 }
 

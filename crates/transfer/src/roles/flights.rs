@@ -51,10 +51,11 @@ fn start(
     terms: &Terms,
     to: SocketAddr,
     port: PortHandle,
+    board: Arc<Board>,
 ) -> (tempfile::TempDir, Description, Flight) {
     let folder = tempfile::tempdir().unwrap();
     let (description, payloads) = prepare(source(&folder), false, false).unwrap();
-    let (board, charge) = (Arc::new(Board::default()), MessageCharge::alone());
+    let charge = MessageCharge::alone();
     let flight = Flight::start(terms.clone(), &description, payloads, port, to, board, charge);
     (folder, description, flight.unwrap())
 }
@@ -65,6 +66,7 @@ async fn send(
     port: PortHandle,
     to: SocketAddr,
     (description, first): (Description, FirstPass),
+    board: Arc<Board>,
 ) -> Result<Outcome, End> {
     let (_stream_ends, streams) = mpsc::unbounded_channel();
     let mut wire = Wire::new(session, MessageCharge::alone());
@@ -76,7 +78,7 @@ async fn send(
         port,
         path: Some(to.into()),
         flow,
-        board: Arc::new(Board::default()),
+        board,
         streams,
         hooks: &Alone,
         decides: true,
@@ -95,7 +97,7 @@ async fn copy(is_recalled: bool) {
     to.expect(LOOPBACKS[0]);
     let (mut terms, far_terms) = both(&near, &far);
     let address = to.socket().local_addr();
-    let (folder, description, flight) = start(&terms, address, from.handle());
+    let (folder, description, flight) = start(&terms, address, from.handle(), Arc::default());
     let first = match is_recalled {
         false => FirstPass::Flight(Box::new(flight)),
         true => {
@@ -113,7 +115,8 @@ async fn copy(is_recalled: bool) {
         wire.close(None).await;
         ended.map(|received| received.outcome.files)
     });
-    let sent = send(near, terms, from.handle(), address, (description, first)).await;
+    let first = (description, first);
+    let sent = send(near, terms, from.handle(), address, first, Arc::default()).await;
     assert_eq!(sent.expect("it succeeds").files, 1);
     assert_eq!(receiving.await.expect("it ends").ok(), Some(1));
     let read = |name| std::fs::read(folder.path().join(name)).unwrap();
@@ -140,10 +143,10 @@ async fn passes(takes_flight: bool) -> Vec<u32> {
     let (from, to) = (port(), port());
     let (terms, _) = both(&near, &far);
     let address = to.socket().local_addr();
-    let (_folder, description, flight) = start(&terms, address, from.handle());
-    let port = from.handle();
+    let (board, port) = (Arc::new(Board::default()), from.handle());
+    let (_folder, description, flight) = start(&terms, address, port.clone(), board.clone());
     let first = (description, FirstPass::Flight(Box::new(flight)));
-    let sending = spawn_local(async move { send(near, terms, port, address, first).await });
+    let sending = spawn_local(async move { send(near, terms, port, address, first, board).await });
     let (mut writer, mut reader) = far.split();
     let plan = Plan { takes_flight, ..Plan::default() };
     let mut flows = Vec::new();
@@ -195,6 +198,51 @@ fn failed_files_of_a_recalled_flight_are_reported_again() {
 }
 
 #[test]
+fn the_datagrams_of_a_recalled_flight_count_as_sent_but_not_as_the_start_of_the_data() {
+    on_local_set(async {
+        let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+        let recorder = UdpSocket::bind((LOOPBACKS[0], 0)).unwrap();
+        recorder.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (from, board) = (port(), Arc::new(Board::default()));
+        let (mut terms, _) = both(&near, &far);
+        let address = recorder.local_addr().unwrap();
+        let (_folder, description, flight) = start(&terms, address, from.handle(), board.clone());
+        recorder.recv(&mut [0; 1 << 16]).expect("the flight leaves");
+        let first = (description, FirstPass::Payloads(flight.recall().await.unwrap()));
+        let sent = board.mine().sender.sent;
+        assert!(sent > 0 && board.first_datagram().is_none());
+        terms.flight = None;
+        let (port, other) = (from.handle(), board.clone());
+        let sending =
+            spawn_local(async move { send(near, terms, port, address, first, other).await });
+        let (mut writer, mut reader) = far.split();
+        while !matches!(next(&mut reader).await, Message::Pass(_)) {}
+        writer.write(&Frame::from(Message::Plan(Plan::default()))).await.unwrap();
+        writer.write(&Frame::from(Message::Outcome(Outcome::default()))).await.unwrap();
+        assert!(sending.await.expect("it ends").is_ok());
+        assert!(board.mine().sender.sent >= sent);
+    });
+}
+
+#[test]
+fn a_flight_whose_messages_find_no_memory_ends_the_session() {
+    on_local_set(async {
+        let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+        let (from, to) = (port(), port());
+        let (terms, _) = both(&near, &far);
+        let address = to.socket().local_addr();
+        let (_folder, _, flight) = start(&terms, address, from.handle(), Arc::default());
+        assert!(!flight.has_lost_messages());
+        flight.fill_messages();
+        assert!(flight.has_lost_messages());
+        let mut wire = Wire::new(near, MessageCharge::alone());
+        let _adopted = flight.adopt(&wire).expect("it runs");
+        let Err(End::Lost(why)) = wire.next().await else { panic!("the session goes on") };
+        assert!(why.contains("MiB of messages"), "{why}");
+    });
+}
+
+#[test]
 fn a_receiver_that_takes_no_first_flight_gets_another_pass() {
     on_local_set(async {
         assert_eq!(passes(true).await, [FLOW.0]);
@@ -211,7 +259,8 @@ fn only_the_transfer_that_tells_the_secret_can_read_a_first_flight() {
         recorder.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let from = port();
         let (terms, told) = both(&near, &far);
-        let (_folder, _, flight) = start(&terms, recorder.local_addr().unwrap(), from.handle());
+        let address = recorder.local_addr().unwrap();
+        let (_folder, _, flight) = start(&terms, address, from.handle(), Arc::default());
         let mut datagram = vec![0; 1 << 16];
         let header = loop {
             let len = recorder.recv(&mut datagram).expect("the flight leaves");

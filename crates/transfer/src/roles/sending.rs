@@ -13,9 +13,10 @@ use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::{Event, FlowId, Setup};
 use longhaul_proto::units::Rate;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::begin::{self, FlowEnds};
-use super::flight::Flight;
+use super::flight::{Adopted, Flight};
 use super::flows::Flows;
 use super::named::{self, decode};
 use super::plan::PlanSoFar;
@@ -26,7 +27,7 @@ use super::wire::{End, Wire};
 use super::{Hooks, There, Whence, closing, listing, lost_thread};
 use crate::control::{Heard, Message, Outcome, Pass, Plan};
 use crate::counters::board::Board;
-use crate::counters::{Counters, thread_time};
+use crate::counters::thread_time;
 use crate::error::{Error, ErrorKind};
 use crate::flow::payloads::Payloads;
 use crate::flow::send::{self, Done, SendCommand, SenderEvent};
@@ -76,7 +77,13 @@ pub(crate) enum FirstPass {
 }
 
 enum Carried {
-    Flow { flow: FlowId, commands: Sender<SendCommand>, done: Done },
+    Flow {
+        flow: FlowId,
+        commands: Sender<SendCommand>,
+        done: Done,
+        /// Passes the messages of a first flight on to the session.
+        forwarding: Option<JoinHandle<()>>,
+    },
     Stream(stream::Outgoing),
 }
 
@@ -431,13 +438,14 @@ impl Running<'_, '_> {
                     outbox: end.wire.outbox().clone(),
                     inlet: end.wire.inlet(),
                     board: end.board.clone(),
-                    earlier: if first { Counters::default() } else { end.board.mine() },
+                    // A recalled first flight has counted its datagrams too.
+                    earlier: end.board.mine(),
                     events: self.events_end.clone(),
                     receipts: None,
                 };
                 let begun = ends.begin(terms, core, (flow, layout, datagram), payloads)?;
                 let (commands, done) = begun;
-                Carried::Flow { flow, commands, done }
+                Carried::Flow { flow, commands, done, forwarding: None }
             }
             None => {
                 let wanted = self.wanted_chunks();
@@ -454,8 +462,9 @@ impl Running<'_, '_> {
         self.announce_pass(flow, &flight.layout);
         let adopted = flight.adopt(self.end.wire).ok_or_else(lost_thread)?;
         (self.events_end, self.events) = (adopted.events_end, adopted.events);
-        let (commands, done) = (adopted.commands, adopted.done);
-        self.carried = Some(Carried::Flow { flow, commands, done });
+        let Adopted { commands, done, forwarding, .. } = adopted;
+        let forwarding = Some(forwarding);
+        self.carried = Some(Carried::Flow { flow, commands, done, forwarding });
         Ok(())
     }
 
@@ -555,6 +564,7 @@ impl Running<'_, '_> {
     /// Ends the current pass; the future returns its payloads.
     fn stop(&mut self) -> impl Future<Output = Option<Payloads>> + use<> {
         let carried = self.carried.take();
+        self.is_flight = false;
         if let Some(Carried::Flow { flow, commands, .. }) = &carried {
             let _ = commands.send(SendCommand::Stop);
             self.end.port.unregister(*flow);
@@ -563,7 +573,14 @@ impl Running<'_, '_> {
             match carried? {
                 // The pass ended by itself, and its result was taken.
                 Carried::Flow { done, .. } if done.is_terminated() => None,
-                Carried::Flow { done, .. } => done.await.ok()?.ok(),
+                Carried::Flow { done, forwarding, .. } => {
+                    let payloads = done.await.ok()?.ok();
+                    // The messages of the pass precede those of the next one.
+                    if let Some(forwarding) = forwarding {
+                        let _ = forwarding.await;
+                    }
+                    payloads
+                }
                 Carried::Stream(outgoing) => outgoing.stop().await,
             }
         }
