@@ -76,8 +76,9 @@ impl Resumed {
         let least = self.path.rate.scale(CONFIRMS);
         let (highest, received) = (first.highest as f64, first.received as f64);
         let is_fast = match first.train {
-            Some(train) => train.first.0 == 0 && train.bytes / train.span >= least,
-            // If so many datagrams are missing, they may be those of the train.
+            // The first train, or a later one of the same flow.
+            Some(train) => train.bytes / train.span >= least,
+            // If so many datagrams are missing, they may be those of the first train.
             None => highest - received < highest * self.path.loss.get() + TRAIN_LEN as f64 / 2.0,
         };
         let is_clear = received > highest * (1.0 - self.path.loss.get() - MISSING);
@@ -210,12 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_the_first_train_confirms_the_rate_only_if_that_train_can_have_arrived() {
-        let (bytes, span) = (Bytes::new(31 * 1250), Span::from_micros(310));
-        let later = Train { first: PacketNumber(256), bytes, span, steps: 31 };
-        for (train, received, is_confirmed) in
-            [(None, 400, true), (None, 384, false), (Some(later), 400, false)]
-        {
+    fn a_report_confirms_the_rate_by_a_later_train_or_if_the_first_train_can_have_arrived_untimed()
+    {
+        let later = |micros| {
+            let (bytes, span) = (Bytes::new(31 * 1250), Span::from_micros(micros));
+            Some(Train { first: PacketNumber(256), bytes, span, steps: 31 })
+        };
+        let cases = [(None, 400, true), (None, 384, false)];
+        let timed = [(later(310), 400, true), (later(600), 400, false)];
+        for (train, received, is_confirmed) in cases.into_iter().chain(timed) {
             let report = Pulse { train, highest: 400, received, ..Pulse::default() };
             let mut resumed = controller(&setup(Some(PATH)));
             resumed.on_sent(Time::ZERO, PacketNumber(0), 400);
