@@ -269,7 +269,7 @@ impl Receiving {
         assert!(named.iter().all(is_missing));
     }
 
-    /// Returns the missing blocks of a report's slice.
+    /// Returns the missing blocks of a report's slice (the part of the segment that it covers).
     fn missing(&self, report: &Report) -> Vec<Range<u32>> {
         let layout = &self.setup.layout;
         let segment = report.segment();

@@ -72,7 +72,8 @@ fn parse_range(text: &str) -> Result<Part, String> {
 }
 
 impl Part {
-    /// `None` if the range would start after the end of a file of `size` bytes.
+    /// Returns the part of the range that is within a file of `size` bytes; `None` if the range
+    /// starts after the end of the file.
     fn of(&self, size: u64) -> Option<Range<u64>> {
         let range = match *self {
             Part::Between(first, end) => first..end.min(size),

@@ -126,7 +126,7 @@ pub(crate) struct ServeArgs {
     rooms: Option<String>,
 }
 
-/// The value of `--rooms` for the process that serves all clients of ssh.
+/// The value of `--rooms` for the process that serves the rooms of this user to all ssh clients.
 const SERVE_ROOMS: &str = "serve";
 
 pub(crate) fn run(args: &ServeArgs) -> u8 {
@@ -150,8 +150,8 @@ fn start(args: &ServeArgs) -> Result<(), Error> {
     }
 }
 
-/// Serves the rooms of this user if `who` is `serve`. Otherwise connects the ssh client with the id
-/// `who` to the process that serves them.
+/// Serves the rooms of this user (channels and streams) if `who` is `serve`. Otherwise connects the
+/// ssh client with the id `who` to the process that serves the rooms.
 fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
     let rooms = SshRooms::new(config::folder()?).runtime(config::runtime_folder()).ports(ports);
     let start = || {
@@ -281,7 +281,8 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-/// Refuses an empty list if there is a file; a running server may get an empty list.
+/// Reads the list at the start of the server. Refuses an empty list if there is a file; a reload of
+/// the file may make the list empty.
 fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let list = allow_list(named, file)?;
     if let (Some(file), true) = (file, list.is_empty()) {

@@ -51,7 +51,8 @@ impl Kind {
         matches!(self, Kind::Count | Kind::Switch | Kind::Choice(_))
     }
 
-    /// Returns the word with index `value`; empty for kinds other than `Choice`.
+    /// Returns the word with index `value`; empty if `Choice` has no such word, and for all other
+    /// kinds.
     pub fn word(self, value: f64) -> &'static str {
         let Kind::Choice(words) = self else { return "" };
         words.get(value as usize).copied().unwrap_or_default()
@@ -137,8 +138,8 @@ fn chosen(words: &[&str], value: f64) -> String {
     word.map_or_else(|| value.to_string(), |(_, word)| (*word).to_owned())
 }
 
-/// Formats `value` in the largest unit that does not exceed it. A smaller value gets the smallest
-/// unit, except that a time of zero is `0s`.
+/// Formats `value` in the largest unit that does not exceed it. A value below all units gets the
+/// smallest unit, except that a time of zero is `0s`.
 fn in_units(value: f64, units: &[(i32, &str)]) -> String {
     let fits = |power: i32| format!("1e{power}").parse().is_ok_and(|unit: f64| value >= unit);
     let zero = value == 0.0 && units.first().is_some_and(|(power, _)| *power == 0);

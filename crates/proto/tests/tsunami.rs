@@ -50,7 +50,7 @@ fn a_lossy_path_is_kept_full_and_little_is_wasted() {
 }
 
 #[test]
-fn reordering_within_the_grace_makes_no_requests() {
+fn reordering_within_the_wait_for_late_blocks_makes_no_requests() {
     let channel = Channel { reorder: 0.05, lateness: RTT / 5, ..lossy(0.0) };
     let rig = run(5, 20_000, channel, &[]);
     let came = rig.receiver.accounting(rig.flows[0].setup.flow).expect("it was added");

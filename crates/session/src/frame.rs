@@ -11,7 +11,7 @@ pub const MAX_FRAME: usize = 1 << 20;
 /// Bytes of the length in front of each message.
 pub const HEADER: usize = 4;
 
-/// Marks the last message.
+/// The bit of the header that marks the last message.
 const GOODBYE: u32 = 1 << 31;
 
 /// Maximum characters of a text in a goodbye.

@@ -276,7 +276,8 @@ impl FrameReader {
         self.theirs.as_ref().map(|(hello, _)| hello)
     }
 
-    /// Reads the server's hello and the admission; returns the underlying reader.
+    /// Reads the server's hello and its admission (an empty message); returns the underlying
+    /// reader.
     pub(super) async fn welcomed(mut self) -> Result<In, Error> {
         match self.read::<()>().await? {
             Some(()) => Ok(self.into_input()),

@@ -22,8 +22,8 @@ struct Link {
 }
 
 impl Link {
-    /// Whether the interface carries `rate`. Hardware without a reported speed counts as fast
-    /// enough.
+    /// Whether the interface carries `rate`. Without a reported speed, hardware counts as fast
+    /// enough, and any other interface does not.
     fn carries(&self, rate: Rate) -> bool {
         self.speed.map_or(self.hardware, |speed| speed >= rate)
     }
@@ -56,7 +56,8 @@ fn link(folder: &Path) -> Option<Link> {
     Some(Link { name, mtu: read("mtu")?.parse().ok()?, speed, hardware })
 }
 
-/// A slow link is bad only if the user gave the rate and no other interface is fast enough.
+/// Grades one interface. A slow link is bad if the user gave the rate and no other interface is
+/// fast enough; otherwise it causes a warning.
 fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
     let Link { name, mtu, speed, .. } = link;
     let slow = speed.is_some_and(|speed| speed < want.rate);

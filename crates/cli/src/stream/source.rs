@@ -33,7 +33,8 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 }
 
 impl Source {
-    /// Opens `-`, a file or a folder.
+    /// Opens `-`, a file or a folder. Refuses a folder with a file of more than `frame` bytes, and
+    /// skips empty files in a folder.
     pub(super) fn open(source: &OsStr, frame: Bytes) -> Result<Source, Error> {
         if source == "-" {
             return Ok(Source::Pipe);

@@ -209,7 +209,8 @@ fn listing_a_large_folder_takes_little_memory_at_the_server() {
     assert!(grown < 12 << 20, "{grown} bytes for {} of names", MANY * 247);
 }
 
-/// Sends `said` to the service, and returns the close reason.
+/// Sends `said` to the service, and reads the whole answer. Returns the error that ends the
+/// session; `None` if the session ends without an error.
 fn ask(pair: &Pair, service: &str, needs: u32, said: &impl prost::Message) -> Option<Error> {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

@@ -70,7 +70,7 @@ impl Star {
         self.servers[server] = Server::start_as(&mut command);
     }
 
-    /// Servers that all have `content` as `x`.
+    /// Servers that all have the file `x` with this content.
     pub(super) fn of_replicas(count: usize, content: &[u8]) -> Star {
         let star = Star::new(count);
         star.roots.iter().for_each(|root| write(&root.join("x"), content));

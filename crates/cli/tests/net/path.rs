@@ -19,7 +19,7 @@ const ADDRESS_V6: &str = "[fd77::2]:7717";
 
 /// A server on host `b`, a client on host `a`, and the path between them.
 pub(super) struct Wan {
-    // Dropped first: the programs end before their hosts.
+    // This is the first field, so that the server process ends before its emulated host.
     pub(super) server: Option<Server>,
     pub(super) emulation: Emulation,
     pub(super) client: Host,
@@ -45,8 +45,8 @@ impl Wan {
         Wan::at(ADDRESS_V6, Wan::spec(link, mtu), "", len)
     }
 
-    /// A path without delay and loss from a server whose network card has this rate: programs wait
-    /// for the card.
+    /// A path without delay and loss. The server's network card has this rate; packets that wait
+    /// for the card fill the send buffers of the server process.
     pub(super) fn with_card(rate: Rate, rights: &'static str, len: usize) -> Result<Wan, Skipped> {
         let spec = EmulationSpec { cards: vec![(1, rate)], ..Wan::spec(LinkSpec::default(), 1500) };
         let wan = Wan::at(ADDRESS, spec, rights, len)?;

@@ -58,7 +58,9 @@ fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
     // Network, own address, rate in bit/s, round trip in ns, loss, time. The direction follows.
     let known = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}", now.as_secs());
-    // The last word is the size of the datagrams of a first flight. The largest do not pass.
+    // After the direction (`in` to this host, `out` to the server) there may be the UDP payload in
+    // bytes of the datagrams of a first flight (data before the session is open). Datagrams with
+    // 8,000 bytes do not pass.
     let cases = [
         (Way::Pull, "in", false),
         (Way::Push, "out", false),

@@ -45,8 +45,8 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Begins the fault. The returned function waits until the fault has lasted for [`OUTAGE`], and
-    /// ends it.
+    /// Begins the fault. `server` and `client` are process ids. The returned function waits until
+    /// the fault has lasted for [`OUTAGE`], and then ends the fault.
     pub(super) fn begin(self, relay: &Relay, server: u32, client: u32) -> impl FnOnce() {
         let set = move |is_on| {
             let signal = if is_on { Signal::STOP } else { Signal::CONT };

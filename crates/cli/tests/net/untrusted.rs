@@ -57,8 +57,8 @@ impl Watched {
         (before.collect(), self.rig.relay.rules.said.load(Ordering::Relaxed))
     }
 
-    /// The data port got only datagrams for which `may` is true, and the control port only
-    /// handshakes.
+    /// Asserts that since the last call the data port got only datagrams for which `may` is true,
+    /// and that the control port got fewer bytes in total than [`HANDSHAKES`].
     #[track_caller]
     fn assert_nothing_left(&self, may: fn(&[u8]) -> bool, of: &str) {
         let (datagrams, said) = self.left();

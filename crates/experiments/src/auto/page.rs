@@ -1,5 +1,6 @@
-//! The page of the automatic mode. A rate law is a rule by which a copy finds its rate. A family of
-//! cells is a set of paths under the same condition.
+//! The page of the automatic mode, in which a copy searches for its rate. A rate law is a rule for
+//! this search. A cell is one path under one condition, such as other traffic. A family is the set
+//! of all cells with the same condition.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ const JAIN: Quantity = Quantity { name: "Jain's index, of 100", unit: Unit::Shar
 const HARM: Quantity = Quantity { name: "harm beside us / beside its own kind", unit: Unit::Index };
 const WORST: Quantity = Quantity { name: "worst cell", unit: Unit::Share };
 const LOSING: Quantity = Quantity { name: "cells 2 points below trains", unit: Unit::Count };
-/// Lower limit for the harm that one more TCP connection does: this harm is a divisor.
+/// Lower limit of the divisor in [`harm`]: the share of its goodput that a TCP connection loses to
+/// one more TCP connection.
 const LEAST_HARM: f64 = 0.05;
 
 fn quantity(family: Family) -> Quantity {
@@ -85,9 +87,10 @@ fn cases(seeds: u64) -> Vec<Case> {
     cases.into_values().collect()
 }
 
-/// A cell's score in per cent. For a copy alone, the ideal duration as a share of the actual one.
-/// For copies that compete with each other, their fairness. In all other cells, the copy's share of
-/// the object data that was available to it.
+/// The score of one run of a cell, in per cent. For a copy alone, the ideal duration as a share of
+/// the actual duration. For copies that compete with each other, Jain's index of their goodputs. In
+/// all other cells, the object data that the copy delivered, as a share of the data that the path
+/// could deliver to the copy.
 fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     let copy = outcome.first();
     match cell.family {
@@ -269,7 +272,7 @@ pub(super) static GRID: Experiment = Experiment {
             flows start together, or the second copy starts later. *Troubles*: six paths with \
             each disturbance, with UDP or with mice, observed for 10 s. *Mice* are short TCP \
             connections, a *hole* is an outage. In the name of a condition, a percentage is a \
-            share of the path's rate or, for reports, of all reports.\n\n\
+            share of the path's rate or, for the receiver's reports, of all reports.\n\n\
             Each cell is run with 20 seeds (41 to 60), which also lengthen the round trip by up \
             to 2 % and the queue by up to about 4 %. A cell has the value of its third worst \
             seed, so two of the 20 seeds (a tenth) are worse. A hash of the cells' names (FNV-1a, \
@@ -282,7 +285,7 @@ pub(super) static GRID: Experiment = Experiment {
             path's rate divided by the number of flows. The value beside another copy is Jain's \
             index of the two copies' goodputs 15 to 20 s after the second started. The value with \
             troubles is the data that the copy delivers, as a share of what the path can carry in \
-            that time besides UDP or mice. Harm (Ware et al. 2019) compares two losses of \
+            that time in addition to UDP or mice. Harm (Ware et al. 2019) compares two losses of \
             a TCP connection's goodput: its loss because of the copy, divided by its loss because \
             of one more connection of its own kind. Each loss is a share of the goodput that the \
             connection has without the copy and without the additional connection; in the divisor \
@@ -315,7 +318,8 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        Without other traffic the means are 88 to 89 % for both laws. But with \
                        the shadow window 3 of the 360 cells are more than 2 points below \
                        trains, so the aim (no such cell) is missed. In each of the three, the \
-                       copy needs one more round trip for its last repair. This depends on \
+                       copy needs one more round trip than with trains for its last repair. \
+                       This depends on \
                        the object's size: with objects of 0.7 to 1.8 times the size (eight \
                        sizes), the shadow window is more than 2 points below trains in 2 of \
                        24 cases, and more than 2 points above in one.\n\n\
@@ -324,7 +328,8 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        360 cells without other traffic. 139 cells are more than 2 points better, \
                        and 4 more than 2 points worse, by 2.9 to 4.2 points: 1,000 Mbit/s, 100 \
                        ms, 1 %, and 100 Mbit/s, 100 ms, 5 and 12 %, each with 0.1 BDP; 100 \
-                       Mbit/s, 300 ms, 12 %, with 0.25 BDP. The aim was no such cell.\n\n\
+                       Mbit/s, 300 ms, 12 %, with 0.25 BDP. The aim was that no cell is more \
+                       than 2 points worse.\n\n\
                        With Wi-Fi pauses the worst cell of the shadow window has 97 %, as \
                        with trains.\n\n\
                        In the reported and the tuned half the shadow window's harm to one \
@@ -413,7 +418,7 @@ mod tests {
 
     /// Here the law `trains` gets less than 60 % of a fair share, and `shadow` at least 70 %.
     #[test]
-    fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
+    fn next_to_cubic_the_shadow_window_keeps_most_of_a_fair_share() {
         let all = cells();
         let one = |cell: &&Cell| {
             let family = cell.family == Family::Beside(Congestion::Cubic, 1);

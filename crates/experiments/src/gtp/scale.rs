@@ -66,7 +66,8 @@ fn joined(outcome: &CaseOutcome) -> Option<f64> {
 }
 
 /// How many looks at flows (comparisons of two flows, and computations of one share) the scheduler
-/// needs for one decision. With N senders, the estimates are 1 to N, and the equal share is N / 2.
+/// needs for one decision. With N senders, the estimated rates are 1 to N, and the equal share is
+/// N / 2.
 fn looks(senders: usize) -> f64 {
     let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;
     let demands: Vec<Demand> =

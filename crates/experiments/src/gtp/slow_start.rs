@@ -8,7 +8,8 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table, emulated_value};
 
-/// Figure 1: "100MB data transmission across a 1Gbps link", "from 0.5 ms to 60ms".
+/// Round-trip times in ms. Figure 1: "100MB data transmission across a 1Gbps link", "from 0.5 ms to
+/// 60ms".
 const FIG1_RTTS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0];
 const FIG1_WINDOWS: [(&str, Option<u32>); 2] =
     [("no limit of the window", None), ("window 64 kB", Some(UNTUNED))];

@@ -11,6 +11,7 @@ use crate::table::{Aim, Published, Row, Table, emulated_value};
 /// Each flow's round-trip time and initial rate in Mbit/s.
 const THREE: [&str; 3] = ["10 ms, from 100", "50 ms, from 300", "100 ms, from 500"];
 const CONVERGE: &str = "three flows";
+/// Start and end, in seconds, of the period over which goodputs are averaged.
 const SETTLED: (f64, f64) = (40.0, 60.0);
 
 /// The largest deviation of a rate from an equal share, in per cent.
@@ -193,8 +194,8 @@ pub(super) static FIG6: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// "500 TCP mice", "1 MB of data was transferred in each connection", "between 0 and 9 SABUL
-/// background flows".
+/// The numbers of SABUL flows. The paper: "500 TCP mice", "1 MB of data was transferred in each
+/// connection", "between 0 and 9 SABUL background flows".
 const BACKGROUND: [usize; 7] = [0, 1, 2, 3, 5, 7, 9];
 const MICE: Quantity = Quantity { name: "goodput of the mice", unit: Unit::Rate };
 const MICE_NAME: &str = "mice";

@@ -84,7 +84,8 @@ impl GtpSender {
         let cap = setup.cap();
         let start = setup.settings.rate(&START_RATE);
         let rate = setup.fixed_rate().unwrap_or(cap.map_or(start, |cap| start.min(cap)));
-        // A separate frontier: the flow's own frontier advances when the blocks are sent.
+        // A separate frontier (border between sent and unsent blocks): the flow's own frontier
+        // advances when the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
         // Leave out a limit of zero: the rate of a request must be above zero.
         let known = [cap, setup.card].into_iter().flatten();

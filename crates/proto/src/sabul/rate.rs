@@ -35,7 +35,8 @@ impl LossAverage {
     }
 
     /// Adds an interval and returns the average; `None` for an interval with neither datagrams nor
-    /// losses. The ratio is 1 if the losses are at least as many as the datagrams.
+    /// losses. The loss ratio of the interval is 1 if the losses are at least as many as the
+    /// datagrams.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;
@@ -62,7 +63,7 @@ pub(super) struct PaperRate {
     most: f64,
     /// Blocks below this one had been sent at the last decrease.
     decreased_at: Option<u64>,
-    /// Number of reports since condition 1 was satisfied (see `on_report`).
+    /// Number of reports since condition 1 was last satisfied (see `on_report`).
     reports: u64,
     dec_count: u32,
 }

@@ -116,7 +116,8 @@ pub struct Tree {
     revision: u64,
     bytes: usize,
     recent: VecDeque<Change>,
-    /// The entry that a recent change replaced, by the key and the version of the change.
+    /// The entry that a recent change replaced, by the key and the version of the change; `None` if
+    /// the key did not exist.
     before: BTreeMap<(Key, u64), Option<Entry>>,
     recent_bytes: usize,
     limits: Limits,

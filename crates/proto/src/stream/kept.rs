@@ -1,5 +1,5 @@
-//! Frames that were sent without repairs, kept for requests for lost symbols (parts of a frame, one
-//! in each datagram).
+//! Frames that were sent without repairs (redundant symbols), kept for requests for lost symbols
+//! (parts of a frame, one in each datagram).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -93,7 +93,7 @@ impl Kept {
         let is_due = |index: &u16| kept.again.get(index).is_none_or(|at| now >= *at + rtt);
         let ranges = request.ranges.iter();
         let indices = ranges.flat_map(|(first, last)| *first..=(*last).min(originals - 1));
-        // A hostile peer may repeat ranges, so take at most one frame's symbols.
+        // This crate does not check that ranges are distinct, so take at most one frame's symbols.
         let due: Vec<u16> = indices.take(originals.into()).filter(is_due).collect();
         let before = kept.by.get(&receiver).copied().unwrap_or(0);
         let beyond = before + due.len() > share || kept.all + due.len() > SHARES * share;

@@ -96,8 +96,9 @@ pub async fn accept_over_ssh(
 }
 
 impl SshSide {
-    /// Returns the next session of the client; `None` if ssh has ended, or ssh's channel was used
-    /// for a session. Cancel-safe except while a session starts through ssh itself.
+    /// Returns the next session of the client; `None` if ssh has ended, ssh's channel was used for
+    /// an earlier session, or the client left before its first message through that channel.
+    /// Cancel-safe except while a session starts through ssh itself.
     ///
     /// # Errors
     /// The session through ssh itself failed.

@@ -55,8 +55,9 @@ pub struct SshTarget<'a> {
     pub arguments: &'a [String],
 }
 
-/// Starts the remote side through ssh and opens a session to it. After the remote side's offer,
-/// `offered` gets the most likely address of its data port, if this host knows one.
+/// Starts the remote side through ssh and opens a session to it. After the remote side's offer (its
+/// id, ports and addresses), `offered` gets the most likely address of the remote data port, if
+/// this host knows one.
 ///
 /// # Errors
 /// [`Kind::Unreachable`]: ssh fails, there is no remote `longhaul`, or no session opens.

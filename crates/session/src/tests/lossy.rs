@@ -18,8 +18,8 @@ struct Path {
     one_in: u64,
     state: u64,
     dead: Arc<AtomicBool>,
-    /// For each packet from the client: how many of its earlier packets are in flight when the
-    /// relay receives it.
+    /// For each packet from the client: how many earlier packets of the client are in flight when
+    /// the relay receives the packet.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 

@@ -5,8 +5,9 @@
 //! The next link counts from the due time, not from the time at which this thread handles the
 //! packet, so lateness does not add up.
 //!
-//! Each segment of a super-packet (`superpacket`) has its own fate. Consecutive segments that
-//! arrive within 50 µs of each other are written as one packet, when the last of them is due.
+//! Each segment of a super-packet (several packets that the kernel passes as one; see
+//! `superpacket`) has its own fate. Consecutive segments that are due within 50 µs after the first
+//! of them are written as one packet, when the last of them is due.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -38,8 +39,8 @@ use crate::scenario::LinkBetween;
 /// waiting would take a core.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
-/// The thread handles at most this many frames of a host, or segment runs of a link, before it
-/// turns to the next.
+/// The thread handles at most this many frames of a host, or runs (segments that travel together)
+/// of a link, before it turns to the next host or link.
 const TURN: usize = 32;
 
 /// Maximum bytes of memory for packets in flight: more than 2 s of 10 Gbit/s.
@@ -224,7 +225,7 @@ impl Forwarder {
             let ports = (0..self.ports.len()).map(|port| self.read(port)).max();
             match lanes.max(ports).unwrap_or(Pass::Idle) {
                 Pass::Idle => self.await_event(),
-                // After an interruption the thread only looks earlier.
+                // An interruption only ends the pause early.
                 Pass::Done => drop(rustix::thread::nanosleep(&self.tick)),
                 Pass::More => {}
             }
@@ -288,7 +289,7 @@ impl Forwarder {
             self.ports.iter().map(|p| PollFd::new(&p.tun, PollFlags::IN)).collect();
         events.push(PollFd::new(&self.wake, PollFlags::IN));
         let before = self.starved.so_far();
-        // After an interruption the thread only looks once more.
+        // An interruption only ends the wait early.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
         // The thread became runnable at `woken` and then waited for a processor for `starved`. All
         // ports were empty until `woken`.

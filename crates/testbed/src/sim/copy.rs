@@ -1,4 +1,5 @@
-//! A copy: its sending program, its sender and its receiver.
+//! A copy: its sending program, its sending core (protocol state machine), and the state of its
+//! receiving program.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::coded::payload_len;
@@ -20,7 +21,7 @@ use crate::scenario::{Disk, Pace};
 const BATCH: usize = 44;
 /// A slow program polls only for what it can send in this time.
 const TURN: Span = Span::from_micros(250);
-/// A core (protocol state machine) with more polls in one instant is stuck.
+/// A core with more polls in one instant of virtual time is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -233,7 +234,7 @@ impl CopyAgent {
         }
     }
 
-    /// Sends due datagrams; returns when to send again.
+    /// Sends due datagrams; returns when the program is free to send again.
     fn transmit(&mut self, fabric: &mut Fabric, blocks: &mut Vec<Block>) -> Result<Time, String> {
         let now = fabric.now;
         for turn in 0.. {

@@ -23,8 +23,8 @@ use crate::options::ReachOptions;
 use crate::progress::Cancel;
 use crate::server_status::ServerStatus;
 
-/// Maximum number of calls that wait for the engine, and of batches of names that wait for a
-/// reader.
+/// Maximum number of calls that wait for the engine (the thread that runs the calls), and of
+/// batches of names that wait for a reader.
 const WAITING: usize = 4;
 
 const NAME: &str = "longhaul connection";

@@ -7,8 +7,8 @@
 //! change. Near the end, a lease may be too short to divide. Then the last chunks of a slow source
 //! are leased a second time, and the first arrival counts.
 //!
-//! When a source leaves, its lease becomes open. An idle source may take the whole lease of a
-//! silent one.
+//! When a source leaves, the chunks of its lease become open. An idle source may take the whole
+//! lease of a silent source.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -308,7 +308,8 @@ mod tests {
         assert_eq!(given(&mut leases, 0), [0..34]);
         assert_eq!(given(&mut leases, 1), [34..67]);
         bring(&mut leases, 0..34);
-        // The third source is absent. Each further lease takes half of what is left of its part.
+        // The third source is absent. Each further lease takes half of the chunks that are left of
+        // the third source's part.
         assert_eq!(given(&mut leases, 0), [67..84]);
         bring(&mut leases, 34..84);
         assert_eq!((given(&mut leases, 0), given(&mut leases, 1)), (vec![84..92], vec![92..96]));

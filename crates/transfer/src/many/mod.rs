@@ -1,7 +1,7 @@
 //! A copy from several hosts at the same time.
 //!
-//! Each source is a copy with its own session and retries. The sources share a data port for each
-//! address family and one memory limit. With a protocol for many senders, such as GTP, they also
+//! Each source is a copy with its own session and retries. The sources share one memory limit, and
+//! one data port for each address family. With a protocol for many senders, such as GTP, they also
 //! share one receiving core (protocol state machine). The module `part` holds the shared state.
 //!
 //! | module | does |

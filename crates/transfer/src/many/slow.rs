@@ -17,6 +17,7 @@ const WELL: f64 = 0.5;
 /// reported.
 const OTHERS: f64 = 0.5;
 
+/// A slow period of the source.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     since: Instant,

@@ -24,7 +24,7 @@ fn given(mbps: u64) -> Star {
 
 #[test]
 fn flows_with_different_round_trips_share_evenly_after_each_join() {
-    // Figure 7, at a fifth of its rate.
+    // Figure 7 of the paper, at a fifth of its rate.
     let mut star = given(200);
     let mut flows = 0;
     for (rtt, from, to) in [(20, 0, 2000), (40, 2000, 3000), (60, 3000, 4000), (80, 4000, 5000)] {
@@ -40,7 +40,8 @@ fn flows_with_different_round_trips_share_evenly_after_each_join() {
 
 #[test]
 fn the_other_flow_gets_the_capacity_that_a_limited_sender_cannot_use() {
-    // Figure 9 at a tenth of its rate: a sender's limit of 20, then of 30 Mbit/s, on a link of 100.
+    // Figure 9 of the paper, at a tenth of its rate: the second sender has a limit of 20, then of
+    // 30 Mbit/s, on a link of 100 Mbit/s.
     for limit in [20, 30] {
         let mut star = given(100);
         star.join(1, 20, 100);

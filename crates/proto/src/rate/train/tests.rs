@@ -176,8 +176,8 @@ fn each_new_rate_stays_within_its_bounds_and_begins_an_epoch() {
     }
 }
 
-/// A controller that sends ten datagrams each millisecond. The first pulse of its epoch came when
-/// 100 had arrived, at 50 ms on the receiver's clock.
+/// A controller that sends ten datagrams each millisecond. The first pulse (the receiver's periodic
+/// report) of its epoch left when 100 datagrams had arrived, at 50 ms on the receiver's clock.
 fn begun(blind: bool, min_rtt: Span) -> Trains {
     let mut trains = Trains { blind, ..up() };
     for millis in 0..100 {
