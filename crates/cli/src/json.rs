@@ -252,7 +252,7 @@ pub(crate) fn put_error(value: &mut Value, error: &Error) {
 }
 
 /// Result of a request: `failed` after an error, or if files failed and none was copied; `partial`
-/// if some files failed.
+/// if only some files failed; otherwise `done`.
 pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     match moved {
         _ if has_error => "failed",

@@ -48,7 +48,7 @@ pub(crate) struct MountArgs {
     /// Limit of file content in memory, at least 8Mi
     #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = parse_bytes)]
     cache: Bytes,
-    /// How long requests wait for a lost connection before they fail
+    /// How long requests wait for a reconnection before they fail
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
     retry_for: Span,
     #[command(flatten)]

@@ -148,9 +148,9 @@ impl Given {
 }
 
 impl ProtocolSettings {
-    /// The settings of `row`'s protocol for a source. A value out of range is an error. So is a
-    /// setting that this protocol lacks, unless it comes from the configuration file
-    /// (`is_default`).
+    /// The settings of `row`'s protocol for a source. A value out of range is an error. A setting
+    /// that this protocol lacks is ignored if it comes from the configuration file (`is_default`),
+    /// and otherwise an error.
     pub(crate) fn of(
         &self,
         row: &'static Row,

@@ -118,7 +118,8 @@ fn series(flow: &sim::FlowOutcome) -> Vec<Sample> {
                 at: point.at.since(Time::ZERO).as_secs_f64(),
                 goodput: rate.as_bps() as f64 / 1e6,
                 reported_lost: (point.reported_lost - before.reported_lost) as f64,
-                // The count can fall: a coded symbol is a duplicate until it replaces a block.
+                // The count can fall: a coded symbol counts as a duplicate until it replaces a
+                // missing block.
                 duplicates: point.duplicates.saturating_sub(before.duplicates) as f64,
             });
         }

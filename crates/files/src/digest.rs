@@ -3,8 +3,8 @@
 //!
 //! BLAKE3 is a tree over pieces of 1024 bytes. The number of pieces in a node's left subtree is the
 //! largest power of two that leaves a piece for the right subtree (BLAKE3 paper, section 2.1). So
-//! each aligned mebibyte is a subtree, whose value follows from its bytes and its offset. The root
-//! follows from these values.
+//! each aligned mebibyte (a chunk) is a subtree, whose value follows from its bytes and its offset.
+//! The root follows from these values.
 
 use std::collections::BTreeMap;
 

@@ -11,6 +11,7 @@ const LONGEST: usize = 8192;
 pub(crate) struct UrlPath {
     /// Empty for the root; has no part `.` or `..`.
     pub(crate) path: PathBuf,
+    /// Whether the path ends with a slash, or is the root.
     pub(crate) says_folder: bool,
 }
 

@@ -188,8 +188,9 @@ impl Rpc {
     /// # Errors
     /// The error of the method, or a code that says why there is no valid answer. The method may
     /// have run if the answer is too long or malformed, or if the code is [`RpcCode::Deadline`],
-    /// [`RpcCode::Unknown`] or [`RpcCode::Lost`]. With [`RpcCode::Denied`], the method may have run
-    /// only if the connection has ended.
+    /// [`RpcCode::Unknown`] or [`RpcCode::Lost`]. [`RpcCode::Denied`] has two causes: this program
+    /// lacks the right, and the method has not run; or the other side has ended the connection, and
+    /// the method may have run.
     pub async fn call<A: RpcMessage>(
         &self,
         method: &str,

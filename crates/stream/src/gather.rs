@@ -219,7 +219,7 @@ impl Gathering {
         }
     }
 
-    /// Sends the restoring thread all that is due.
+    /// Sends everything that is due to the thread that restores originals.
     fn deliver(&mut self) {
         let now = clock::now();
         self.has_room = self.out.has_room();

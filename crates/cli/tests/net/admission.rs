@@ -268,7 +268,7 @@ fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Se
 
 #[test]
 fn a_server_with_few_descriptors_reads_any_number_of_files() {
-    // The server may open fewer files at a time.
+    // More files than the server may open at a time.
     const FILES: usize = 80;
     let mut pair = Pair::new();
     let content = bytes(1 << 20, 1);

@@ -192,7 +192,8 @@ fn data_that_arrive_during_the_handshake_are_kept() {
     rig.assert_copied(Way::Push);
 }
 
-/// Measures by how much the threads of this machine wake up late.
+/// Adds up by how much a thread that sleeps 10 ms at a time wakes up late. The first 10 ms of each
+/// delay do not count.
 struct Lateness {
     over: Arc<AtomicBool>,
     thread: thread::JoinHandle<Duration>,
@@ -221,8 +222,8 @@ impl Lateness {
     }
 }
 
-/// On an idle machine the switch to TCP takes 3 s. A copy that waits for the timeout of the session
-/// takes 30 s.
+/// A limit in seconds. On an idle machine the switch to TCP takes 3 s. A copy that waits for the
+/// timeout of the session takes 30 s.
 const SOON: f64 = 12.0;
 
 /// Checks that the copy took less than [`SOON`], without this machine's lateness.

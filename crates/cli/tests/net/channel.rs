@@ -221,7 +221,7 @@ fn a_frozen_subscriber_loses_messages_learns_how_many_and_delays_nobody() {
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
     frozen.signal(Signal::STOP);
-    // The room and the path cannot hold so many messages.
+    // The room and the path cannot hold 20 MB of messages.
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);
@@ -242,7 +242,7 @@ fn a_frozen_subscriber_loses_messages_learns_how_many_and_delays_nobody() {
 }
 
 #[test]
-fn a_right_covers_its_prefix_and_its_direction_and_a_right_to_streams_does_not_count() {
+fn a_right_covers_its_prefix_and_its_direction_and_a_stream_right_does_not_cover_channels() {
     let refused = |ended: Ended, why: &str| {
         let what = ended.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
         assert!(what.contains(why), "{ended}");
@@ -277,7 +277,8 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     sender.say("meanwhile");
     sender.child.event(|event| event["event"] == "lost");
     pair.start_again();
-    // The receiver may rejoin after the room got the message: a room keeps each key's last message.
+    // Even a receiver that rejoins after the room got the message gets it, because a room keeps the
+    // last message of each key.
     hears(&mut receiver, "meanwhile");
     sender.say("after");
     hears(&mut receiver, "after");

@@ -111,12 +111,13 @@ fn a_weight_multiplies_the_share_of_a_source() {
     // Flows that are slower than requested cannot use a larger share.
     let in_time = summary["seconds"].as_f64() <= Some(12.0);
     need!(skip::unless(in_time, "this machine is too busy for 16 Mbit/s: weights decide nothing"));
-    // The shares are four to one, except for data before the first schedule.
+    // The shares are four to one, except for data that arrive before the receiver's first schedule
+    // (its division of the rate among the sources).
     assert!(heavy > 2 * light, "{heavy} and {light}: {ended}");
 }
 
 #[test]
-fn a_limit_applies_to_all_sources_together_on_any_carrier() {
+fn a_limit_applies_to_all_sources_together_with_any_protocol() {
     let star = Star::new(2);
     let content = bytes(3_000_000, 27);
     star.roots.iter().zip(["a", "b"]).for_each(|(root, name)| write(&root.join(name), &content));

@@ -85,7 +85,8 @@ impl Table {
         }
     }
 
-    /// Sets the receiving host's card speed: the slower card limits the table.
+    /// Sets the receiving host's card speed: the slower card limits the table. Has no effect if the
+    /// user has fixed the rate, or if the speed of this host's card is unknown.
     pub(super) fn set_peer_card(&mut self, peer: Rate) {
         let (None, Some(card)) = (self.fixed, self.card) else { return };
         let cards = card.min(peer);

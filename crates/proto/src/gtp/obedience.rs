@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_beyond_the_rate_and_the_amount_burst_are_too_fast() {
+    fn datagrams_beyond_the_rate_and_one_burst_are_too_fast() {
         assert!(too_fast(1) <= 1);
         // Of 2,048 datagrams, 1,024 are within the rate, and 100 were in hand at the start.
         assert!((923..927).contains(&too_fast(2)), "{}", too_fast(2));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_first_request_the_amount_burst_may_arrive_as_one_burst() {
+    fn after_the_first_request_one_full_burst_may_arrive() {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));

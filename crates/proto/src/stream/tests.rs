@@ -402,7 +402,8 @@ fn the_papers_stream_needs_288_mbit_in_multi_frame_payloads_and_236_mbit_with_a_
     assert_eq!((choice.payloads, choice.repair), (None, None));
 }
 
-/// Repair is possible if the deadline exceeds 1.5 RTT + jitter + two pauses of 10 ms: 175 ms here.
+/// Repair is possible if the deadline exceeds 1.5 RTT + jitter + two pauses of 10 ms (waits of
+/// the receiver before it requests missing symbols): 175 ms here.
 #[test]
 fn repair_needs_a_round_trip_and_a_half_and_losses_in_short_bursts() {
     let small = |millis, symbols: u64| Needs {

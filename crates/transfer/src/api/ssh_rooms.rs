@@ -127,8 +127,8 @@ impl SshRooms {
         }
     }
 
-    /// Serves until there was no client for 5 s; blocks. Returns immediately if another process
-    /// serves.
+    /// Serves until no client has been connected for 5 s; blocks. Returns immediately if another
+    /// process serves.
     ///
     /// # Errors
     /// A folder cannot be used, or no port is free.

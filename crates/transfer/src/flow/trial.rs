@@ -17,7 +17,7 @@ const ROUND_TRIPS: u64 = 8;
 const ENOUGH: u64 = 1 << 20;
 /// Maximum number of steps of a measurement, even if fewer than [`ENOUGH`] bytes have arrived.
 const LONGEST: u64 = 4;
-/// A number of connections is better if its rate is higher by this factor.
+/// A number of connections is better if its rate exceeds the best rate so far by this factor.
 const BETTER: f64 = 1.1;
 /// The search ends after this many numbers in a row that are no better.
 const NO_BETTER: u32 = 2;

@@ -1,5 +1,6 @@
-//! The first flight: data that leave before the session is open, towards a server over whose path
-//! an earlier copy went. They save the round trip of the handshake.
+//! The first flight: data that leave before the session is open. A client sends them only if it
+//! remembers the path to the server from an earlier copy. The early start saves the handshake's
+//! round trip.
 //!
 //! The client draws a random secret, and seals the flight's datagrams with keys derived from it.
 //! The server keeps the datagrams, which it cannot read. Once the session is open, and both sides
@@ -85,7 +86,7 @@ pub(crate) struct Flight {
     messages: Option<(Outbox, Outflow, mpsc::Receiver<Message>)>,
 }
 
-/// A first flight that became the first pass of a transfer.
+/// A first flight that became the first pass (a run over the missing chunks) of a transfer.
 pub(super) struct Adopted {
     pub(super) commands: Sender<SendCommand>,
     pub(super) done: Done,

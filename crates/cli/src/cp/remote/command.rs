@@ -59,7 +59,8 @@ pub(in crate::cp) struct Plan {
     words: Vec<OsString>,
 }
 
-/// Plans the copy if all of `locations` are on other hosts.
+/// Plans the copy if all of `locations` are on other hosts and the destination is not an HTTP URL;
+/// otherwise returns `None`.
 pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error> {
     let Some((destination, sources)) = locations.split_last() else { return Ok(None) };
     let is_http = |location: &Location| matches!(location, Location::Http { .. });

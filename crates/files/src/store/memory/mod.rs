@@ -30,6 +30,7 @@ const ROOT: u64 = 1;
 pub(crate) struct Faults {
     /// Reads, writes and other changes of files that fail.
     pub(crate) access: u32,
+    /// Reads and writes that transfer only half of the bytes.
     pub(crate) short: u32,
     /// Writes, reservations and new entries that fail because the disk is full.
     pub(crate) room: u32,
@@ -544,7 +545,7 @@ impl Disk {
         inode.pages[offset as usize / PAGE].unreadable = true;
     }
 
-    /// Kills the process that uses the disk after `calls` more calls: later calls fail and change
+    /// After `calls` more calls, kills the process that uses the disk: later calls fail and change
     /// nothing, until [`Disk::restart`].
     pub(crate) fn kill_after(&self, calls: u64) {
         self.state().calls_left = Some(calls);

@@ -76,8 +76,8 @@ struct State {
     /// The next sender's number; an epoch uses none twice.
     next: u32,
     speaking: u32,
-    /// Senders of this and the previous epoch, by epoch and number. The cell counts the messages
-    /// lost under this number, as far as [`Sender::lost`] already includes them.
+    /// Senders of this and the previous epoch, by epoch and number. The cell has the part
+    /// of [`Sender::lost`] that was lost under this number.
     senders: BTreeMap<(u64, u32), (Rc<Sender>, Cell<u64>)>,
     began: Instant,
     due: Option<Instant>,
