@@ -147,7 +147,8 @@ fn is_typing_error(flag: &str, near: &str) -> bool {
     strsim::damerau_levenshtein(&flag, &near) * 3 <= flag.chars().count().max(3)
 }
 
-/// Adds advice about an unknown flag, and removes a suggestion that is not similar.
+/// Adds advice about an unknown flag. Without advice, removes clap's suggestion if the suggested
+/// flag is not similar to the unknown one.
 pub(crate) fn explain(mut error: clap::Error, subcommand: &str) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

@@ -70,9 +70,9 @@ pub struct Sample {
     pub at: f64,
     /// Mbit/s of object data delivered.
     pub goodput: f64,
-    /// Losses reported.
+    /// Losses reported in the interval.
     pub reported_lost: f64,
-    /// Duplicates received.
+    /// Duplicates received in the interval.
     pub duplicates: f64,
 }
 

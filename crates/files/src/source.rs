@@ -55,6 +55,7 @@ impl Origin {
     }
 }
 
+/// Maximum number of files that stay open between two reads.
 const KEPT: usize = 64;
 
 /// The files of an object at the sending end.
@@ -266,8 +267,9 @@ impl Source {
         let now = file.attributes()?;
         let then = &self.manifest.entries()[entry as usize];
         let size = then.size().unwrap_or(0);
-        // Unlinking also changes the change time. The content is the same, but the file cannot be
-        // opened again.
+        // Unlinking changes the change time, but not the content. So an unlinked file is compared
+        // with its version at the first read after the unlinking. Such a file cannot be opened
+        // again.
         let version = match now.links {
             0 => *self.unnamed.entry(entry).or_insert(now.version()),
             _ => then.version,

@@ -58,8 +58,9 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, name)?).ok()
 }
 
-/// Returns whether one of the headers `name` lists the ETag of the version; `None` without such a
-/// header. `*` matches every version. If not `strongly`, a weak ETag matches too.
+/// Returns whether one of the headers `name` lists the ETag of `version`, which is `None` if the
+/// file does not exist: then nothing matches. Returns `None` without such a header. `*` matches
+/// every version. If not `strongly`, a weak ETag matches too.
 fn lists(
     headers: &HeaderMap,
     name: HeaderName,

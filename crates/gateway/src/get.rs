@@ -87,6 +87,7 @@ pub(crate) async fn file(
     }
 }
 
+/// Adds the headers of every reply about a file.
 fn dressed(reply: Reply, version: &Version) -> Reply {
     let reply = reply::with(reply, header::ETAG, &version.etag);
     let reply = reply::with(reply, header::ACCEPT_RANGES, "bytes");
@@ -100,6 +101,7 @@ fn dressed(reply: Reply, version: &Version) -> Reply {
 /// server.
 const PLAIN: &str = "application/octet-stream";
 
+/// Returns the value of the header `Content-Range`.
 fn said(range: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end - 1)
 }

@@ -1,9 +1,9 @@
 //! Accepts sessions at a server: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
-//! A client becomes a [`Session`] once it has shown a key, is admitted and has sent its hello. The
-//! listener refuses a client without rights before it reads the client's first message. A network
-//! (an IPv4 address, or an IPv6 /64) with many refused clients or unfinished handshakes has to
-//! pause. Connections of other programs are dropped silently and counted.
+//! A client becomes a [`Session`] once it has shown a key, is admitted and has sent its hello (its
+//! first message). The listener refuses a client without rights before it reads the hello. A
+//! network (an IPv4 address, or an IPv6 /64) with many refused clients or unfinished handshakes has
+//! to pause. Connections of other programs are dropped silently and counted.
 
 use std::fmt;
 use std::io;
@@ -46,6 +46,7 @@ const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 /// the connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// Maximum number of accepted sessions that wait for [`Listener::accept`].
 const WAITING: usize = 64;
 
 /// Attempts to find one free port number for UDP and TCP.
@@ -88,6 +89,7 @@ type OnArrival = Box<dyn Fn(IpAddr) + Send + Sync>;
 /// Decides whether an id has any right.
 type Admission = Box<dyn Fn(&PeerId) -> Result<(), Error> + Send + Sync>;
 
+/// The state that the tasks of a listener share.
 struct Door {
     settings: Settings,
     tls: Arc<rustls::ServerConfig>,

@@ -17,15 +17,16 @@ use crate::place::Place;
 const BUFFERS: usize = 64;
 /// Size of a buffer in bytes.
 const SIZE: usize = 64 << 10;
-/// Number of withheld frames that an outlet remembers, so that it counts each once although symbols
-/// of several frames may alternate.
+/// Number of withheld (not completely forwarded) frames that the relay remembers for each receiver.
+/// So each frame counts once, even if the symbols of several frames alternate.
 const WITHHELD: usize = 64;
 
 /// A buffer of opened (decrypted) datagrams.
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,
-    /// For each datagram: its `block`, and its payload's end in `bytes`.
+    /// For each datagram: its `block` (frame number and symbol number), and its payload's end in
+    /// `bytes`.
     datagrams: Vec<(u64, usize)>,
 }
 
@@ -71,6 +72,7 @@ impl Buffer {
     }
 }
 
+/// A receiver of the stream, as the relay sees it.
 pub(crate) struct Outlet {
     pub(crate) place: Arc<Place>,
     pub(crate) data: Sealer,

@@ -38,7 +38,7 @@ pub(super) struct Counts {
     pub(super) waste: f64,
     /// Blocks sent again, and coded symbols; for TCP, segments sent again.
     pub(super) retransmitted: f64,
-    /// Sent datagrams that did not arrive.
+    /// Sent datagrams that did not arrive, or that the receiver dropped.
     pub(super) path_lost: Option<f64>,
     /// Missing blocks, each counted once.
     pub(super) blocks_lost: Option<f64>,
@@ -74,6 +74,7 @@ impl Shares {
     }
 }
 
+/// A candidate with the number of its runs and its figures.
 pub(super) struct Standing {
     pub(super) candidate: Candidate,
     pub(super) runs: usize,
@@ -82,7 +83,8 @@ pub(super) struct Standing {
     pub(super) figures: Option<Figures>,
 }
 
-/// Medians over the successful runs, and the lowest and the highest goodput.
+/// Medians over the successful runs, and the lowest and the highest goodput. `beside_tcp` is from
+/// the run with the median share of TCP.
 pub(super) struct Figures {
     pub(super) goodput: Rate,
     pub(super) least: Rate,
@@ -124,7 +126,8 @@ fn figures(ended: &[&Measured]) -> Option<Figures> {
     });
     let here = median(ended.iter().filter_map(|one| one.cpu.map(|cpu| cpu.here)));
     let there = median(ended.iter().filter_map(|one| one.cpu.and_then(|cpu| cpu.there)));
-    // Both goodputs are from the run with the median share.
+    // Both goodputs are from one run: the one with the median share. For an even number of runs it
+    // is the higher of the two middle shares.
     let mut shares: Vec<Shares> = ended.iter().filter_map(|one| one.beside_tcp).collect();
     shares.sort_by(|a, b| a.of_tcp().total_cmp(&b.of_tcp()));
     Some(Figures {

@@ -34,14 +34,14 @@ const CALLS: &str =
 
 const MIB: u64 = 1 << 20;
 
-/// A system call; `begun` and `ended` are lines of the trace.
+/// A system call; `begun` and `ended` are line numbers of the trace.
 #[derive(Debug)]
 struct Call {
     thread: String,
     name: String,
     /// The arguments; descriptors include their paths.
     words: String,
-    /// The return value, if it is a count.
+    /// The return value; zero if it is not a count.
     result: u64,
     begun: usize,
     ended: usize,

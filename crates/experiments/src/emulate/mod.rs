@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 2;
 const POINTS_APART: Span = Span::from_millis(100);
 /// Time to start and stop hosts and servers, and to write objects.
 const AROUND: Span = Span::from_secs(3);
-/// A case is stopped after its virtual duration times this factor, plus [`PATIENCE`].
+/// A case is stopped after its duration in the simulation times this factor, plus [`PATIENCE`].
 const SLOWER: u64 = 3;
 const PATIENCE: Span = Span::from_secs(60);
 
@@ -104,7 +104,8 @@ impl Emulator {
     }
 
     /// Runs the cases that can be emulated, one after the other, and reports each to `report`;
-    /// failed cases have no outcome. The virtual durations determine the time limits.
+    /// failed cases have no outcome. The durations in `simulated` determine the time limits; a case
+    /// that was not simulated counts as [`LONGEST`].
     pub fn run(
         &mut self,
         cases: &[Case],

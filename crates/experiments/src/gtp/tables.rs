@@ -62,8 +62,8 @@ pub(super) static TABLE2: Experiment = Experiment {
     differs: "The paper says that 10 GB were sent. Its times and rates give 1 GB in all four \
               columns, so 1 GB is sent here. The paper's \"SABUL\" is UDT 1.0, which reacts to \
               delay; here it is SABUL as its own paper describes it. Here the line is the only \
-              limit, so RBUDP and GTP are faster. TCP with 64 kB at 58 ms cannot exceed 9.04 \
-              Mbit/s; the paper has 4.88.",
+              limit, so RBUDP and GTP are faster than in the paper. TCP with 64 kB at 58 ms cannot \
+              exceed 9.04 Mbit/s; the paper has 4.88.",
     learned: "On a dedicated circuit without loss a protocol only needs to know the rate. RBUDP \
               and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
               difference} to {RBUDP | difference} % more than in the paper. SABUL finds its rate \
@@ -214,8 +214,9 @@ pub(super) static TABLE4: Experiment = Experiment {
               of the link's 936 Mbit/s unused. GTP's receiver sets the rate of each sender. In the \
               simulator nothing is lost, the shares at 1 and at 58 ms are equal, and the goodput \
               is {100 * [GTP] / 936} % of what the link carries. This is {GTP | difference | 1} % \
-              more than the paper's 865 Mbit/s; the paper's hosts could receive only 900. TCP is the least fair: \
-              with an untuned window the near sender has nearly all of TCP's goodput.",
+              more than the paper's 865 Mbit/s; the paper's hosts could receive only 900. TCP is \
+              the least fair: with an untuned window the near sender has nearly all of TCP's \
+              goodput.",
     set: Set::Full,
 };
 
@@ -307,7 +308,7 @@ pub(super) static TABLE5: Experiment = Experiment {
         group_figure(outcomes, "Two senders, one receiver", &published, CaseOutcome::aggregate)
     },
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
-              Mbit/s from one sender, by its section 5.2). The switch of the first table loses \
+              Mbit/s from one sender, by section 5.2). The switch of the first table loses \
               only the packets that its queue cannot hold. The second table uses the loss of the \
               paper's GTP and, for both hosts, the sending rate of the paper's first RBUDP flow. \
               This page assumes that a router that forwards at \
@@ -320,15 +321,15 @@ pub(super) static TABLE5: Experiment = Experiment {
               Over real sockets SABUL's two flows share differently than in the simulator, \
               although their sum is about the same. Hosts that wake late send in clumps, so one \
               flow can have the whole loss and then needs seconds to recover.\n\n\
-              RBUDP's two flows differ most: at 50 ms the emulated flow has {-[RBUDP, 50 ms | from \
-              simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | from simulated} % more, \
-              and at half rate the flow at 50 ms has {-[RBUDP at half rate, 50 ms | from \
-              simulated]} % less. One cause is the way of counting. The simulator counts each \
-              block that arrives. A real copy reports the data that it has verified and written, \
-              which are whole chunks of 1 MiB. A chunk of some 730 blocks is complete only when \
-              its last block has arrived. The emulated goodputs of RBUDP's single flows are \
-              therefore not comparable with the simulated ones. At the whole rate the losses \
-              differ too.\n\n\
+              RBUDP's two flows differ most from the simulator: at 50 ms the emulated flow has \
+              {-[RBUDP, 50 ms | from simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | \
+              from simulated} % more, and at half rate the flow at 50 ms has {-[RBUDP at half \
+              rate, 50 ms | from simulated]} % less. One cause is the way of counting. The \
+              simulator counts each block that arrives. A real copy reports the data that it has \
+              verified and written, which are whole chunks of 1 MiB. A chunk of some 730 blocks is \
+              complete only when its last block has arrived. The emulated goodputs of RBUDP's \
+              single flows are therefore not comparable with the simulated ones. At the whole rate \
+              the losses differ too.\n\n\
               GTP's goodput behind the router that loses in clumps depends on chance, in the \
               simulator and over real sockets.",
     learned: "RBUDP is best if each of the two flows sends at half of the link's rate: {RBUDP at \
@@ -336,11 +337,12 @@ pub(super) static TABLE5: Experiment = Experiment {
               lost. But no sender can know this rate in advance. GTP's receiver computes it and \
               comes within {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of this goodput, {GTP \
               | difference} % above the paper's GTP. SABUL finds its rate from losses: it has \
-              {SABUL | difference} % more goodput than in the paper with a hundredth of the loss, \
-              but leaves a fifth of the link unused. Behind a router that loses 2.8 % in clumps \
-              RBUDP keeps its rate and loses less than in the paper. GTP recognises a constant \
-              loss as a property of the path, but late: it keeps {GTP, clumps} Mbit/s, {-[GTP, \
-              clumps | difference]} % less than in the paper. SABUL has {SABUL, clumps} Mbit/s \
-              instead of the paper's 493, because no rate is low enough to avoid that loss.",
+              {SABUL | difference} % more goodput than in the paper, with a hundredth of the \
+              paper's loss, but leaves a fifth of the link unused. Behind a router that loses 2.8 \
+              % in clumps RBUDP keeps its rate and loses less than in the paper. GTP recognises a \
+              constant loss as a property of the path, but late: it keeps {GTP, clumps} Mbit/s, \
+              {-[GTP, clumps | difference]} % less than in the paper. SABUL has {SABUL, clumps} \
+              Mbit/s instead of the paper's 493, because no rate is low enough to avoid that \
+              loss.",
     set: Set::Full,
 };

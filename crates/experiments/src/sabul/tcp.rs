@@ -119,8 +119,8 @@ pub(super) static TCP: Experiment = Experiment {
               connection has {window 12 MB, loss 0.0019 %} Mbit/s instead of the paper's 30, and \
               64 connections fill the link \
               ({64 connections of 2 MB, loss 0.0019 %} instead of 320), but little is known about \
-              the paper's path. Where the window is the limit, the values differ by \
-              {window 64 kB, no loss | difference} %.",
+              the paper's path. Where the window is the limit, our value differs from the paper's \
+              by {window 64 kB, no loss | difference} %.",
     set: Set::Full,
 };
 

@@ -97,8 +97,8 @@ impl Manifest {
         let mut out = head(self.shape, self.folder_mode, self.entries.len() as u64);
         let mut wire = EntryWire::default();
         let mut path: Vec<u8> = Vec::new();
-        // Open folders: those that hold the previous entry, and that entry if it is one. Each has
-        // the length of its path.
+        // Open folders, each with the length of its path: the folders that hold the previous
+        // entry, and the previous entry itself if it is a folder.
         let mut open: Vec<(u32, usize)> = Vec::new();
         for (number, entry) in self.entries.iter().enumerate() {
             while open.last().is_some_and(|(folder, _)| Some(*folder) != entry.parent()) {

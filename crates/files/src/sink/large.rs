@@ -53,6 +53,7 @@ pub(super) struct Large {
     is_named: bool,
     /// Whether a sync failed. If so, the file's chunks must no longer be journalled or synced.
     has_lost: bool,
+    /// The number of the last write to this file, counted over all large files of the sink.
     pub(super) used: u64,
 }
 

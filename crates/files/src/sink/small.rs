@@ -20,15 +20,17 @@ const ONE_BY_ONE: usize = 8;
 /// Maximum number of files that stay open between two of their pieces.
 const KEPT: usize = 32;
 
-/// Number of waiting files at which to sync early.
+/// With this many files in the queue, the sink syncs at once, not only after its usual interval.
 const MOST_QUEUED: usize = 100_000;
 
 /// An incomplete file that spans several chunks.
 #[derive(Debug)]
 struct Begun {
+    /// Bytes that are not yet written.
     missing: u64,
     /// The modification time, in seconds, that was set when the file was closed between two pieces.
     closed: Option<i64>,
+    /// The offsets of the written pieces in the file.
     pieces: Vec<u64>,
     identity: (u64, u64),
     file: Option<OpenFile>,
@@ -63,6 +65,7 @@ impl Stamp {
 #[derive(Debug, Default)]
 pub(super) struct Small {
     begun: BTreeMap<u32, Begun>,
+    /// Complete files that wait for their sync and their final names.
     queue: Vec<Whole>,
     /// Entries in folders that this copy has created. No other file has their names.
     new: Bits,
@@ -253,9 +256,10 @@ impl Begun {
     }
 }
 
-/// Creates a partial file, after removing an existing one, which a killed copy has left or another
-/// copy is writing. The other copy then fails; but if the other copy is renaming the file at this
-/// moment, this call fails instead. An entry in `new` replaces no file, so it inherits no mode.
+/// Creates a partial file. First removes an existing partial file: a killed copy has left it, or
+/// another copy is writing it. The other copy then fails; but if the other copy is renaming the
+/// file at this moment, this call fails instead. An entry in `new` replaces no file, so it inherits
+/// no mode.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

@@ -22,7 +22,8 @@ pub const CHALLENGE_COST: usize = SEALED_OVERHEAD + size_of::<Challenge>();
 
 /// Interval between repeats of a challenge.
 const REPEAT: Span = Span::from_millis(250);
-/// Age at which a new challenge replaces an unanswered one.
+/// Age at which a new challenge replaces an unanswered one. Also the maximum of
+/// [`AddressRule::hold`].
 const PATIENCE: Span = Span::from_secs(10);
 /// Maximum bytes sent to an unvalidated address for each byte received from it.
 const AMPLIFICATION: u64 = 3;

@@ -33,8 +33,8 @@ fn the_number_of_repairs_is_the_binomial_quantile() {
     assert_eq!([of(500, 0.4), of(1000, 0.3), of(4000, 0.1)], [Some(426), Some(525), Some(530)]);
 }
 
-/// At k = 1 and L = 1 %, a block with one repair fails with probability 10⁻⁴: both packets are
-/// lost.
+/// At a loss of 1 %, a block of one original and one repair fails with probability 10⁻⁴: both
+/// packets are lost.
 #[test]
 fn a_block_gets_a_second_repair_if_one_repair_leaves_too_many_failures() {
     let of = |epsilon| repairs(1, independent(0.01), epsilon);

@@ -81,7 +81,7 @@ mod tests {
     use crate::gtp::ROW;
     use crate::settings::Settings;
 
-    /// Runs steps of (total, target, loss, expected estimate), in Mbit/s.
+    /// Runs steps of (total, target, loss, expected estimate): rates in Mbit/s, loss as a ratio.
     fn run(bound: f64, steps: &[(f64, f64, f64, f64)]) {
         let rules = Rules { patience: 1, ..Rules::new(&Settings::default()) };
         let mut ce = Estimator::new(bound * 1e6);

@@ -25,6 +25,7 @@ use crate::units::{Bytes, Rate};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FairShare {
+    /// The part of other traffic, in bits a second.
     left: f64,
 }
 
@@ -100,7 +101,7 @@ impl OtherTraffic {
         }
     }
 
-    /// In bits a second.
+    /// The rate of other traffic, in bits a second.
     pub(super) fn seen(&self) -> f64 {
         self.seen.as_bps() as f64
     }
@@ -136,10 +137,10 @@ mod tests {
 
     #[test]
     fn the_part_of_others_follows_their_use_step_by_step() {
-        // Worked by hand. Others start with the least part, 10, and use 600: their estimate is 750
-        // and their part an even share, 500. They use 92 % of their part: it stays, because it is
-        // the even share. They use 60 %: it stays. They use 40 %: a tenth less, 450. They use 7 %:
-        // 0.7 of 450, 315. They use 80 %: a quarter more, 393.75.
+        // Worked by hand, in Mbit/s. Others start with the least part, 10, and use 600: their
+        // estimate is 750 and their part an even share, 500. They use 92 % of their part: it stays,
+        // because it is the even share. They use 60 %: it stays. They use 40 %: a tenth less, 450.
+        // They use 7 %: 0.7 of 450, 315. They use 80 %: a quarter more, 393.75.
         let seen = [600, 460, 300, 200, 30, 252];
         let rates = rates(&mut FairShare::default(), &seen, 1, &[(LINK, 1.0)]);
         assert_eq!(rates, [500, 500, 500, 550, 685, 606]);

@@ -63,8 +63,8 @@ impl Pool {
     /// Returns the rate that the trains show, in bits a second, for datagrams of `datagram` bytes.
     /// `None` without a train, and for a poor pool while there are too few trains or arrival times.
     ///
-    /// A flow's first train, alone, gives its measured rate. All other rates are reduced by the
-    /// timing error, so that they do not lead to an overload.
+    /// If the pool has only a flow's first train, the result is the measured rate. All other
+    /// results are reduced by the timing error, so that they do not lead to an overload.
     pub(super) fn rate(&self, datagram: Bytes) -> Option<f64> {
         let are_few = self.steps < MIN_STEPS || self.count < MIN_TRAINS;
         if self.count == 0.0 || self.is_poor && are_few {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_poor_train_spoils_the_next() {
+    fn one_well_timed_train_after_a_poorly_timed_train_shows_no_rate() {
         let trains = [train(1024, 100, 5), train(2048, 240, 31)];
         assert_eq!((mbps(&pool(&trains)), pool(&trains).is_poor()), (None, true));
     }

@@ -123,7 +123,7 @@ impl Caller {
         }
     }
 
-    /// Counts an item that the program has read.
+    /// Counts an item that the program has read. After every 4 items, grants the callee new credit.
     pub fn read(&mut self, id: u64) {
         let items = self.open.get_mut(&id).and_then(|open| open.items.as_mut());
         if let Some(more) = items.and_then(Items::read) {
@@ -212,7 +212,7 @@ impl Caller {
         self.open.values().map(|open| open.deadline).min().filter(|first| *first < Time::NEVER)
     }
 
-    /// Cancels the calls whose deadlines have passed; returns them.
+    /// Cancels the calls whose deadlines have passed; returns their numbers.
     pub fn expire(&mut self, now: Time) -> Vec<u64> {
         let late = self.open.iter().filter(|(_, open)| open.deadline <= now);
         let late: Vec<u64> = late.map(|(id, _)| *id).collect();

@@ -121,7 +121,7 @@ impl SabulSender {
         }
     }
 
-    /// Number of first sends that the flow window allows.
+    /// Number of new blocks (blocks that were never sent) that the flow window allows.
     pub(super) fn window_room(&self) -> u64 {
         // With a fixed rate or a rate limit, a window computed from the smallest round-trip time
         // keeps the queue short. Without such a limit, this window would make the flow slower than

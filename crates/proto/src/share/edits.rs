@@ -97,6 +97,7 @@ pub struct Edits {
     held: BTreeMap<Key, Held>,
     /// Keys of the presence to ask for again.
     loose: BTreeSet<Key>,
+    /// Keys of the presence that was asked for again and has no answer yet.
     restoring: BTreeSet<Key>,
     seen_revision: u64,
     connected: bool,
@@ -157,7 +158,7 @@ impl Edits {
     }
 
     /// The next edit to send, in the order of creation. The server remembers the outcomes of
-    /// [`WINDOW`] edits, so no more than that are in flight.
+    /// [`WINDOW`] edits, so at most this many are in flight.
     pub fn poll(&mut self) -> Option<Sent> {
         let oldest = *self.waiting.first_key_value()?.0;
         let next = self.waiting.iter_mut().find(|(_, waiting)| !waiting.sent);

@@ -100,7 +100,9 @@ impl Word {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     line: Vec<u8>,
+    /// The last [`SHOWN_NOISE`] bytes of other output.
     noise: Vec<u8>,
+    /// Bytes of other output so far.
     noisy: usize,
 }
 

@@ -68,8 +68,11 @@ impl Drop for Keeper {
     }
 }
 
+/// The state of the thread.
 struct Household {
+    /// The end of the pipe that the emulating process holds.
     lifeline: Option<OwnedFd>,
+    /// The first process of the process namespace.
     first: Pid,
     children: Vec<OwnedFd>,
 }

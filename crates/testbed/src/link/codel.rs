@@ -3,7 +3,8 @@
 //!
 //! The RFC decides when a packet leaves the queue. That time is known on arrival, so the link
 //! decides on arrival. One input of the RFC is then unknown: whether more than one packet will wait
-//! *behind* the packet when it leaves. The link uses the bytes *before* it on its arrival instead.
+//! *behind* the packet when it leaves. The link uses the bytes that are *before* the packet on its
+//! arrival instead.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -46,6 +47,7 @@ pub(super) struct CoDelState {
 #[derive(Clone, Copy, Debug)]
 struct Drop {
     at: Time,
+    /// Whether the drop begins the drop state.
     enters: bool,
 }
 

@@ -15,7 +15,7 @@
 //! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as in Linux, each a [`Congestion`].
 //!   Windows are whole segments. After a loss the new window is a share of the old window, not of
 //!   the flight size;
-//! - timeouts by RFC 6298, with Linux's minimum variation of 200 ms;
+//! - timeouts by RFC 6298, with Linux's minimum of 200 ms for the variation term (4 × RTTVAR);
 //! - delayed acknowledgements: for every second segment or after 40 ms; immediately for the first
 //!   16 and for segments out of order (RFC 5681, 4.2; Linux's times);
 //! - BBR version 1, with its own window and pace, without proportional rate reduction.

@@ -200,7 +200,8 @@ fn a_receiver_may_request_a_quarter_of_a_frame_plus_16_symbols_and_leaves_others
         sender.again(at(70), &request(0, &[(41, 58)]), receiver);
     }
     assert_eq!(indices(&mut sender, 70).len(), 41 + 18);
-    // All receivers together get at most four times this share: 164 symbols.
+    // All receivers together get at most four times this share: 164 symbols. 100 were sent again
+    // before, so the first two ranges fit (159), and the third range with 41 more does not.
     for receiver in 10..100 {
         sender.again(at(171), &request(0, &[(0, 40)]), receiver);
         sender.again(at(171), &request(0, &[(41, 58)]), receiver);

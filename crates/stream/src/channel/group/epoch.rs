@@ -38,12 +38,12 @@ impl FlowKey {
     }
 }
 
-/// An epoch, whose key gives the keys of all its flows.
+/// An epoch. The keys of all its flows are derived from its key.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Epoch {
     pub(super) number: u64,
     suite: Suite,
-    /// The server's flow. The other senders' flows follow by number.
+    /// The id of the server's flow. The flow of sender `n` has this id plus `n`.
     flow: u32,
     key: [u8; 32],
 }

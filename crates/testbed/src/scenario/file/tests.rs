@@ -199,7 +199,7 @@ fn stars_and_parking_lots_have_their_links() {
 }
 
 #[test]
-fn a_star_in_a_name_and_the_key_copies_create_several_flows() {
+fn an_asterisk_in_a_host_name_and_the_key_copies_each_create_several_flows() {
     let flows = |end: &str| {
         let text = format!(
             "[topology]\nkind = \"star\"\nhosts = 4\n[[flow]]\nname = \"x\"\nprotocol = \"gtp\"\n\

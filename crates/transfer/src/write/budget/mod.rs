@@ -252,8 +252,8 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner` and returns true. Returns false if `owner` already has at
-    /// least as many parts as the free memory has room for.
+    /// Counts another part of `owner` and returns true. Returns false if `owner` already has parts,
+    /// and at least as many as the free memory has room for.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
@@ -400,8 +400,8 @@ mod tests {
         assert_eq!(mebi(first.room(Bytes::mebi(382))), 382);
         assert_eq!(mebi(second.room(Bytes::ZERO)), 30);
         assert_eq!(mebi(first.room(Bytes::mebi(300))), 300);
-        // `first` has freed 82 MiB. The reserve for new transfers takes back the 32 MiB that
-        // `second` got of it at the start, so `second` grows by 50 MiB.
+        // `first` has freed 82 MiB. 32 MiB of them refill the reserve for new transfers, from which
+        // `second` got its first part. So `second` grows by 50 MiB.
         assert_eq!(mebi(second.room(Bytes::mebi(30))), 80);
         assert_eq!(mebi(first.room(Bytes::mebi(100))), 190);
         assert_eq!(mebi(second.room(Bytes::mebi(80))), 190);
