@@ -76,8 +76,8 @@ impl Remote {
         }
     }
 
-    /// Returns whether a reply with `headers` can be of this version: its strong `ETag` and its
-    /// `Last-Modified` are missing or equal.
+    /// Returns whether a reply with `headers` can be of this version: the strong `ETag` and the
+    /// `Last-Modified` of the reply are each missing, or equal to those of this version.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let etag = headers::etag(headers);
         let modified = headers::modified(headers);

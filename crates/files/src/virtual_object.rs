@@ -1,10 +1,10 @@
 //! The virtual object that a protocol moves: a manifest's files, one after the other.
 //!
 //! The object starts with the encoded manifest, unless the manifest travels on the control stream.
-//! The files follow in the manifest's order. A large file starts on a chunk boundary. Consecutive
-//! small files are packed without gaps, and the first of them starts on a chunk boundary. The space
-//! before such a boundary is padding. Padding and holes are never sent. The object ends where its
-//! last file ends.
+//! The files follow in the manifest's order. A large file (of at least [`LARGE`](crate::LARGE)
+//! bytes, or copied alone) starts on a chunk boundary. Consecutive small files are packed without
+//! gaps, and the first of them starts on a chunk boundary. The space before such a boundary is
+//! padding. Padding and holes are never sent. The object ends where its last file ends.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! Coded repair: symbols that replace any lost blocks of their chunk.
 //!
-//! The blocks of a chunk are the originals of a Reed–Solomon code with [`SYMBOLS`] symbols
-//! ([`crate::fec`]). Any n symbols of a chunk replace any n of its blocks. A sender adds symbols to
-//! the last rounds of an object, because a loss there would cost another round trip. A symbol
-//! travels like a block, in its own datagram. The block number in the datagram's header names the
-//! chunk and the symbol, so no other message is needed.
+//! A block is the payload of one datagram, and a chunk is the unit that is hashed. The blocks of a
+//! chunk are the originals of a Reed–Solomon code with [`SYMBOLS`] symbols ([`crate::fec`]). Any n
+//! symbols of a chunk replace any n of its blocks. A sender adds symbols to the last rounds of an
+//! object, because a loss there would cost another round trip. A symbol travels like a block, in
+//! its own datagram. The block number in the datagram's header names the chunk and the symbol, so
+//! no other message is needed.
 //!
 //! In the core (the state machine of a protocol) a symbol is a [`Block`] whose index is above the
 //! indices of all real blocks. The core decides which symbols are sent and when they suffice; the
@@ -250,7 +251,7 @@ mod tests {
     fn a_round_has_the_lowest_failure_probability_within_the_budget_or_shares_the_budget() {
         let losses = |loss| Losses::independent(LossRatio::new(loss).unwrap());
         let five = losses(0.05);
-        // P(Bin(36 + m, 0.05) > m) is 0.129, 0.048, 0.016, 0.0045 for 3 to 6 symbols.
+        // P(Bin(36 + m, 0.05) > m) is 0.129, 0.048, 0.016, 0.0045 for m = 3 to 6 symbols.
         assert_eq!(amounts(&[36], five, 99, false), [6]);
         assert_eq!(amounts(&[36, 36], five, 12, false), [6, 6]);
         assert_eq!(amounts(&[36, 36], five, 11, false), [4, 4]);
@@ -273,8 +274,8 @@ mod tests {
         // may fail with a probability of [`LIKELY`] / 2 = 0.4, so 11 symbols are enough and 10 are
         // not.
         assert_eq!(first(&[200, 200], 22), [11, 11]);
-        // Ten expected losses less √10 are 6.84. Only 95 % of the symbols arrive, so this takes
-        // 7.2.
+        // Ten expected losses less √10 are 6.84. Only 95 % of the symbols arrive, so 7.2 symbols
+        // replace these losses.
         assert_eq!(first(&[200, 200], 21), [7, 7]);
         assert_eq!(amounts(&[200, 200], five, 21, false), [10, 10]);
         assert_eq!(first(&[200, 200], 13), [6, 6]);

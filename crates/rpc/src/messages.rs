@@ -2,7 +2,7 @@
 //! [`Begin`]. Every later message names its call or calls. Calls of the client have odd numbers,
 //! calls of the server even numbers.
 
-/// The name of the service; also its keyword in the list of clients.
+/// The name of the service; also its keyword in the list of clients (`--allow`).
 pub const SERVICE: &str = "rpc";
 
 /// The version of the service's messages. Each new field that a receiver must not skip raises the

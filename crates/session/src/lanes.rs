@@ -141,7 +141,7 @@ impl Meeting {
             }
         }
         let mut parked = Parked { meeting: self.clone(), bundle, index, woken };
-        // The sender was dropped: the stream is complete.
+        // Waits until the sender is dropped: then the stream is complete.
         let _ = (&mut parked.woken).await;
         Ok(None)
     }
@@ -157,7 +157,7 @@ struct Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         let mut all = self.meeting.lock();
-        // After the completion of this lane's stream, another stream may have its number.
+        // After the completion of this lane's stream, another stream may have the same number.
         let is_complete = self.woken.try_recv() == Err(TryRecvError::Closed);
         if let Some(incomplete) = all.get_mut(&self.bundle).filter(|_| !is_complete) {
             incomplete.lanes[usize::from(self.index)] = None;

@@ -95,7 +95,8 @@ pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Er
     }
 }
 
-/// Returns the wire message for a piece; `run` is the number of the server's run.
+/// Returns the wire message for a piece (a part of a snapshot, or changes). `run` is the number of
+/// the server's run.
 pub fn part(run: u64, piece: Piece) -> Part {
     match piece {
         Piece::Snapshot { revision, is_first, is_last, entries } => {

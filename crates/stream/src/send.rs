@@ -337,8 +337,9 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the plan for all receivers. If the deadline is too short for the farthest one, plans
-    /// for the nearest. If it is too short for the nearest, returns the previous plan, if any.
+    /// Returns the plan for all receivers. If the deadline is too short for the farthest receiver,
+    /// plans for the nearest, without jitter. If the deadline is too short for that plan too,
+    /// returns the previous plan, or an error if there is none.
     fn plan(&self, course: &Course) -> Result<Plan, Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         let (Terms { symbol, frame, per_second, deadline, group }, way) =

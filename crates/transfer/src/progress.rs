@@ -28,8 +28,9 @@ pub struct Progress {
     pub rate_now: Rate,
     /// Goodput since the start.
     pub rate_average: Rate,
-    /// Time from the call until the first data datagram (over a stream: the first chunk) is sent or
-    /// received; `None` before that moment. With several sources the shortest time.
+    /// Time from the start of the copy until the first data datagram (over a stream: the first
+    /// chunk) is sent or received; `None` before that moment. With several sources the shortest
+    /// time.
     pub setup: Option<Span>,
     /// Time left at the current rate, if known.
     pub left: Option<Span>,
@@ -139,7 +140,7 @@ pub enum SourceState {
     Surveying,
     /// The source sends.
     Receiving,
-    /// The source has sent its chunks, and waits in case another source fails.
+    /// The source has nothing left to send, and waits in case another source fails.
     Waiting,
     /// The source is silent. The other sources may get its chunks.
     Silent,

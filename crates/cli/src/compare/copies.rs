@@ -124,7 +124,7 @@ fn request(
         .rate(args.rate)
         .receive(if args.write { Receive::Naive } else { Receive::Fake })
         .memory(MEMORY)
-        // The time of an interrupted run would not be comparable.
+        // No retries: the time of an interrupted run would not be comparable.
         .retry_for(Duration::ZERO)
         .stall(STALL)
         .reach(args.reach.options()))
@@ -228,12 +228,13 @@ impl Watch {
         })
     }
 
-    /// Uses a poisoned lock too: it only means that a thread panicked while it drew the bar.
+    /// Uses the lock even if it is poisoned: then a thread panicked while it drew the bar, which is
+    /// harmless.
     fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the rates between the samples: seconds since start, Mbit/s.
+    /// Clears the bar. Returns the rates between the samples: seconds since the start, Mbit/s.
     fn ended(&self) -> Vec<(f64, f64)> {
         self.with(Meter::clear);
         self.course.rates()

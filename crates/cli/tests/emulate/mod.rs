@@ -74,7 +74,7 @@ fn output_and_status_of_a_command_pass_through_and_stderr_has_the_counters() {
 }
 
 #[test]
-fn the_emulation_ends_with_its_last_command() {
+fn the_emulation_ends_with_the_command_that_is_given_last() {
     let args = ["--run", "b", "sleep 86322", "--run", "a", "exit 5"];
     let ended = need!(emulate(&args));
     assert_eq!(ended.status, Some(5));
@@ -178,7 +178,7 @@ fn a_failed_command_is_reported_and_sets_the_status_while_others_continue() {
 }
 
 #[test]
-fn a_program_sees_its_emulated_host_as_the_machine() {
+fn a_program_sees_the_name_of_its_emulated_host_as_the_host_name() {
     let ended = need!(emulate(&["--run", "b", "uname -n"]));
     assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
 }
@@ -251,7 +251,7 @@ fn a_scenario_creates_its_hosts_and_runs_its_commands_at_their_times() {
         "#
     ));
     let ended = need!(emulate(&[&file]));
-    // The file's last command ends the run.
+    // The run ends with the command that is last in the file.
     ended.is(9, &["flow bulk: a real copy must end", "left > right: ", "right1 > right: "]);
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
@@ -259,7 +259,7 @@ fn a_scenario_creates_its_hosts_and_runs_its_commands_at_their_times() {
     let bare = emulate(&[&file, "--no-flows", "--", "echo", "alone"]).expect("as before");
     assert_eq!(bare.is(0, &["left > right: "]).stdout, ["alone"], "{bare}");
 
-    // A command of the command line ends the run.
+    // With a command on the command line, the run ends with that command.
     let asked = emulate(&[&file, "--quiet", "--", "sh", "-c", "echo $LONGHAUL_EMULATED_HOST"]);
     let asked = asked.expect("as before");
     assert!(asked.is(0, &[]).stdout.contains(&"left1".to_owned()), "{asked}");

@@ -18,7 +18,7 @@ const KILL_AT: u64 = KILL_COSTS * 3 / 2;
 const KILL_COSTS: u64 = 64_000_000;
 const RATE: &str = "--rate=240M";
 
-/// Bytes of IP, UDP, our header and tag.
+/// Bytes of a datagram that are not content: IP, UDP, our header and tag.
 const HEADERS: u64 = 20 + 8 + 16 + 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,9 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS resends unacknowledged blocks round and round. It must fill one region at a time. If it
-    // went round the whole object, every chunk would have a gap, and after a kill each such chunk
-    // is sent again whole.
+    // FOBS resends all unacknowledged blocks in turn. It must do so within one segment of the
+    // object at a time. Within the whole object, nearly every chunk (1 MiB) would have a gap at
+    // the kill, and a chunk with a gap is sent again whole.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 

@@ -33,7 +33,7 @@ impl Deref for Sharing {
     }
 }
 
-/// A server with a tree, to which the client has `rights`.
+/// A server with a shared tree. The client has `rights` to this tree.
 pub(super) fn pair(rights: &str) -> Sharing {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let file = folder.path().join("tree.redb");
@@ -198,7 +198,7 @@ fn a_command_ends_with_an_error_if_its_lock_is_lost_with_the_connection() {
     pair.start_again();
     let ended = lock.ended();
     ended.is(1, &["the presence of lock is lost"]);
-    // The other presence is restored.
+    // The presence of `open`, which has no condition, is restored.
     watch.event(|event| event["event"] == "value" && event["key"] == "open");
     drop(open);
 }

@@ -467,7 +467,8 @@ fn frames_arrive_by_each_way_even_if_the_last_payload_has_fewer_frames() {
     ] {
         let receiver = receive(&pair, "lab/cam", &["--check", "--json"]);
         let (flag, more) = (format!("--way={way}"), ["--frame=1000000", "--fps=40"]);
-        // A payload of 16 MiB has 16 frames of 1 MB.
+        // With `payloads`, up to 16 frames of 1 MB share a payload of 16 MiB. The last of the three
+        // payloads has 8 frames.
         let sent = pattern(&pair, "lab/cam", 40, 1, &[DEADLINE, &flag, more[0], more[1]]).end();
         let summary = sent.is(0, &[]).summary();
         assert_eq!((&summary["frames"], &summary["skipped"]), (&40.into(), &0.into()), "{sent}");

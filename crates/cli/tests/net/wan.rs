@@ -63,8 +63,8 @@ fn reported_path_loss_matches_the_networks_drops() {
         let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
         let others = ["socket_lost", "memory_lost", "early_lost"].map(count);
         let path_lost = count("path_lost") - others.iter().sum::<f64>();
-        // `dropped` includes about `control` control packets. `beside` is the upper limit: `control`
-        // plus five standard deviations plus ten packets.
+        // `dropped` includes about `control` control packets. `beside` is the upper limit of their
+        // number: `control` plus five standard deviations plus ten packets.
         let control = LOSS * (offered - count("sent"));
         let beside = control + 5.0 * control.sqrt() + 10.0;
         assert!(path_lost <= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
@@ -141,8 +141,8 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
 
 #[test]
 fn skipped_files_are_reported_even_if_the_outcome_of_the_copy_overtakes_the_plan() {
-    // The plan lists the files to skip. A lost packet delays it, and a datagram may bring the
-    // outcome of the copy first.
+    // The plan lists the files to skip. A lost packet delays the plan, and a datagram may bring
+    // the outcome of the copy first.
     let wan = need!(Wan::new(link(100, 40, 0.2), MTU, 1000));
     let args = ["--protocol=rbudp", "--rate=80M"];
     wan.start(Way::Push, &args).end().is(0, &[]);
@@ -223,7 +223,8 @@ fn packet_sizes_of_576_1280_and_9000_bytes_are_found_and_used() {
     // The largest UDP payload is the MTU minus 28 bytes of IP and UDP headers.
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
-        // The first copy to a server does not probe the packet size of the path. Later copies do.
+        // The first copy does not know the server's id yet, so it does not probe the packet size of
+        // the path. Later copies do.
         let ended = wan.start(Way::Push, &["--rate=80M"]).end();
         assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
         wan.assert_copied(Way::Push);
@@ -272,7 +273,7 @@ fn smaller_packets_pass_a_path_that_drops_large_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
         let wan = need!(Wan::new(narrow, 9000, 3_000_000));
-        // The first copy to a server does not probe the path.
+        // The first copy does not know the server's id yet, so it does not probe the path.
         for use_of in ["first", "second"] {
             let ended = wan.start(way, &["--rate=80M"]).end();
             let summary = ended.summary();

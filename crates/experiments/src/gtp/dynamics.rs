@@ -229,11 +229,11 @@ pub(super) static FIG9: Experiment = Experiment {
         ]
     },
     figures: Experiment::NO_FIGURES,
-    differs: "The paper contradicts itself on the limit of flow 2 (its text says 200, its caption \
-              300, and the 700 that the other flow reaches fit the caption), so this page has \
-              both. The paper's rates count packets on a link of 1000 Mbit/s; here framing, \
-              headers and tags leave 936 Mbit/s for the object, and in the first two tables the \
-              two flows use all of it.",
+    differs: "The paper contradicts itself on the limit of flow 2: its text says 200 Mbit/s, its \
+              caption 300 Mbit/s. The 700 Mbit/s that the other flow reaches fit the caption. This \
+              page has both limits. The paper's rates count packets on a link of 1000 Mbit/s; \
+              here framing, headers and tags leave 936 Mbit/s for the object, and in the first \
+              two tables the two flows use all of it.",
     learned: "If one sender cannot use its share, the other sender gets the rest: max-min fairness \
               does not mean equal shares. If flow 2 reports its card's speed when it joins, flow 1 \
               has all of the rest, {* 200 Mbit/s: flow 1 | 1} or {* 300 Mbit/s: flow 1 | 1} \

@@ -46,12 +46,14 @@ pub(super) struct Interface {
     pub(super) kind: u16,
     /// Received bytes, link headers included.
     pub(super) bytes: u64,
+    /// Received packets.
     pub(super) packets: u64,
 }
 
 /// An established TCP connection with another host, and the bytes that this host received over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
+    /// The kernel's identifier of the socket.
     pub(super) cookie: [u8; 8],
     pub(super) received: u64,
 }
@@ -183,8 +185,8 @@ fn ask(
     Ok(())
 }
 
-/// Parses the messages that one `read` returned. Returns whether the answer is complete, or `each`
-/// returned `Some`: then no further `read` is needed.
+/// Parses the messages that one `read` returned. Returns true if no further `read` is needed: the
+/// answer is complete, or `each` returned `Some`.
 fn read_answer(mut answer: &[u8], each: &mut impl FnMut(&[u8]) -> Option<()>) -> io::Result<bool> {
     const ERROR: u16 = libc::NLMSG_ERROR as u16;
     const DONE: u16 = libc::NLMSG_DONE as u16;

@@ -59,6 +59,7 @@ pub struct Assembly {
     /// The chunk whose places were lent last.
     lent: Option<u64>,
     whole: VecDeque<WholeChunk>,
+    /// The `present` bits of closed chunks, to be used again.
     spare: Vec<Vec<u64>>,
 }
 
@@ -73,6 +74,7 @@ pub(crate) struct Place {
 struct Filling {
     chunk: u64,
     buffer: ChunkBuffer,
+    /// A bit for each block that was received or skipped.
     present: Vec<u64>,
     missing: u32,
     /// Whether a block or symbol of the chunk was received.

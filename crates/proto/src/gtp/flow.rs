@@ -33,7 +33,8 @@ use crate::wire::{Ack, Control, Request, SenderOffer};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ScheduleChange {
-    /// Whether the flow joined or rejoined the schedule, or its bound changed.
+    /// Whether the flow joined or rejoined the schedule, or its bound (the highest rate of its
+    /// sender) changed.
     pub(super) changed: bool,
     /// Rate freed by a flow that ended or became `quiet`, in bits a second.
     pub(super) freed: f64,
@@ -107,8 +108,9 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// A flow under these rules. Unless the user fixed its rate, the requested rate is at most
-    /// `least` until the first target takes effect.
+    /// A flow under these rules. The requested rate is the rate that the user fixed, if any.
+    /// Otherwise it is `least`, or the flow's bound if that is lower, until the first target takes
+    /// effect.
     pub(super) fn new(now: Time, setup: &Setup, rules: Rules, least: f64) -> Flow {
         let standing = Standing::new(now, setup, &rules);
         let bound = standing.bound();
@@ -623,7 +625,8 @@ mod tests {
             arrive(0, 1);
             arrive(30, 0);
             arrive(millis, datagrams);
-            // The measurement ends at the last arrival that is older than the grace.
+            // The measurement ends at the last arrival that is older than the grace (the wait for
+            // late datagrams).
             arrive(millis + 30, 1);
             let now = Time::ZERO + Span::from_millis(millis + 30);
             let (total, _, loss) = flow.on_interval(now, searching)?;

@@ -1,4 +1,5 @@
-//! Names of values: words joined by `/`, as in `world/camera/7`.
+//! Keys: the names of the values in a shared tree. A key is words joined by `/`, as in
+//! `world/camera/7`.
 
 use alloc::borrow::ToOwned;
 use alloc::sync::Arc;

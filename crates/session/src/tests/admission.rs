@@ -13,7 +13,7 @@ fn listener(server: &Identity, client: &Client, settings: &Settings) -> Listener
     listener
 }
 
-/// Returns the error for a client without rights.
+/// Sends the bytes `said` as a client without rights. Returns the error that this client gets.
 async fn refused(server: &Identity, to: SocketAddr, carriers: Carriers, said: &[u8]) -> Error {
     let session = Client::pinned(carriers, server).connect(to).await.expect("it listens");
     let (mut writer, mut reader) = session.split();
@@ -59,8 +59,8 @@ fn refusals_make_a_network_pause_but_an_allowed_client_of_the_network_gets_in() 
             listener.accept().await;
         }
         assert_eq!((listener.dropped().unauthorised, listener.dropped().barred), (30, 0));
-        // The charges fade with time, so the limit may be reached only after more than twenty
-        // handshakes.
+        // The charge for each refused handshake fades with time. So the network may have to pause
+        // only after more than twenty of these handshakes.
         let mut strangers = 0;
         while listener.dropped().barred == 0 {
             let stranger = Client::pinned(Carriers::Tcp, &server);
@@ -72,8 +72,8 @@ fn refusals_make_a_network_pause_but_an_allowed_client_of_the_network_gets_in() 
             assert!(strangers < 200, "nobody has to pause");
         }
         assert!(strangers > 20, "{strangers}");
-        // A refused client may have used this second's handshake, so `client` may have to send its
-        // first packet again.
+        // A network that has to pause may start one handshake a second. A refused client may have
+        // used this handshake, so `client` may have to send its first packet again.
         let mut session = client.connect(to).await.expect("one handshake a second is allowed");
         session.write(&3u32).await.expect("open");
         assert_eq!(listener.accept().await.peer, client.identity.id());

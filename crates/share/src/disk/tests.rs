@@ -263,7 +263,7 @@ fn a_refusal_caused_by_an_unstored_change_is_replaced_by_the_error_of_the_disk()
 }
 
 #[test]
-fn a_new_file_is_its_owners_alone_and_a_file_that_others_may_write_is_refused() {
+fn only_the_owner_can_read_a_new_file_and_a_file_that_others_may_write_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tree");
     let open = || Store::open(&path, Limits::default());

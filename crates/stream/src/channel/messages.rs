@@ -31,7 +31,8 @@ pub struct ChannelAsk {
 }
 
 impl ChannelAsk {
-    /// Returns the link that a first message requests; 0 for none.
+    /// Returns the number of the link (a connection of a room to the same room at another server)
+    /// that a first message names; 0 for none.
     pub fn link(&self) -> u64 {
         match &self.asked {
             Some(ChannelAsked::Publish(publish)) => publish.link,
@@ -67,8 +68,8 @@ pub struct Publish {
     /// repeated messages.
     #[prost(fixed64, tag = "2")]
     pub run: u64,
-    /// The link that delivers the messages; 0 for a client that sends its own messages. A link
-    /// needs the right `link`.
+    /// The link (from the same room at another server) that delivers the messages; 0 for a client
+    /// that sends its own messages. A link needs the right `link`.
     #[prost(fixed64, tag = "3")]
     pub link: u64,
     /// The cipher of the datagrams; empty if messages are sent over this stream.
@@ -223,7 +224,8 @@ pub enum ChannelTold {
     Group(Group),
 }
 
-/// The multicast group of the room, and a key of one epoch. The client forgets earlier keys soon.
+/// The multicast group of the room, and a key of one epoch (the time during which the same keys are
+/// valid). The client forgets earlier keys soon.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Group {
     /// The address of the group: 4 or 16 bytes.

@@ -1,8 +1,9 @@
 //! The network: packets on links, from one end of a route to the other.
 //!
-//! A link almost always delivers its packets in order. So only the first packet of each link's
-//! queue is in the calendar (the queue of future events); a packet that overtakes others has its
-//! own entry. The order of arrivals is the same as if each packet had an entry.
+//! A link almost always delivers its packets in order. So for each link, only the packet that
+//! arrives next is in the calendar (the queue of future events). A packet that overtakes others has
+//! its own entry. The order of arrivals is the same as if each packet had an entry. An *agent* is
+//! one copy, TCP connection or UDP stream, with both its ends.
 
 use std::collections::VecDeque;
 
@@ -18,14 +19,16 @@ use crate::link::{Fate, Link, LinkSpec};
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) link: Link,
+    /// Packets on the link, in the order of their arrival.
     flying: VecDeque<(Due, Packet)>,
-    /// The longest queue so far.
+    /// The longest queue in front of the link so far.
     pub(super) queue_max: Bytes,
     /// Packets that left the link, duplicates included.
     pub(super) delivered: u64,
-    /// Packets with their own calendar entry, because they overtook others.
+    /// Number of further packets on the link: those that overtook others, and so have their own
+    /// calendar entries.
     loose: u64,
-    /// Whether the first packet of the queue is in the calendar, or packets are being taken out.
+    /// Whether the first packet of `flying` is in the calendar, or packets are being taken out.
     active: bool,
 }
 
@@ -38,7 +41,7 @@ pub(super) struct Fares {
     pub(super) copied: u64,
     /// Packets that a link lost, for any reason.
     pub(super) dropped: u64,
-    /// Of `dropped`, by a queue.
+    /// Those of `dropped` that a full queue or CoDel dropped.
     pub(super) queue_full: u64,
 }
 
@@ -46,9 +49,9 @@ pub(super) struct Fares {
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
-    /// The number among its sender's messages, on either carrier.
+    /// Number of the message among all messages of its sender, on the stream and in datagrams.
     pub(super) number: u64,
-    /// The number on the stream, if it is sent there.
+    /// Number of the message on the stream, if it is sent on the stream.
     pub(super) on_stream: u64,
     /// How often the stream has repeated the message.
     pub(super) tries: u32,
@@ -226,7 +229,7 @@ impl Fabric {
         }
     }
 
-    /// Takes the first packet from a link's queue. Call this when the packet arrives.
+    /// Takes the first packet of `flying` from a link. Call this when the packet arrives.
     pub(super) fn take_first(&mut self, index: u32) -> Option<Packet> {
         let wire = &mut self.wires[index as usize];
         let (_, packet) = wire.flying.pop_front()?;
@@ -266,7 +269,7 @@ impl Fabric {
         }
     }
 
-    /// By agent: its data packets on links.
+    /// Returns the number of data packets on links, for each agent.
     pub(super) fn under_way(&self) -> Vec<u64> {
         let mut counts = vec![0; self.ways.len()];
         let flying = self.wires.iter().flat_map(|wire| wire.flying.iter().map(|(_, p)| p));

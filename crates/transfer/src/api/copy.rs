@@ -87,8 +87,8 @@ impl CopyRequest {
         self.with(|options| options.dry_run = on)
     }
 
-    /// Creates missing parent folders of the destination. Without this option, only the last folder
-    /// is created. A server that does not know this option refuses the copy.
+    /// Creates missing parent folders of the destination. Without this option, the copy creates
+    /// only the last folder of the path. A server that does not know this option refuses the copy.
     pub fn make_path(self, on: bool) -> CopyRequest {
         self.with(|options| options.make_path = on)
     }
@@ -154,7 +154,7 @@ impl CopyRequest {
         self.with(|options| options.cipher = cipher)
     }
 
-    /// Sets how the receiver moves payloads.
+    /// Sets how the receiving host moves the payloads of datagrams into memory.
     pub fn receive(self, receive: Receive) -> CopyRequest {
         self.with(|options| options.receive = receive)
     }

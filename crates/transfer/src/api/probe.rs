@@ -186,8 +186,8 @@ impl Probe {
     /// # Errors
     /// The server cannot be reached or does not allow a probe, the requested UDP rates would take
     /// longer than 600 s, or the probe was cancelled. A failed measurement is not an error
-    /// but a [`ProbeEvent::Missing`]. A running probe that reaches 600 s ends with a
-    /// [`ProbeEvent::Missing`] too.
+    /// but a [`ProbeEvent::Missing`]. If the remaining UDP measurements of a running probe no
+    /// longer fit into 600 s, a [`ProbeEvent::Missing`] takes their place too.
     pub async fn finish(&mut self) -> Result<(), Error> {
         self.0.finish().await
     }

@@ -250,8 +250,9 @@ impl EditRequest {
         self
     }
 
-    /// Makes the value a presence: the server deletes it when this client drops the tree, or 30 s
-    /// after the last sign of life of a killed client. A presence is not stored on disk.
+    /// Makes the value a presence: the server deletes the value when this client closes its
+    /// connection to the tree, or 30 s after the last sign of life of a killed client. A presence
+    /// is not stored on disk.
     pub fn presence(mut self) -> EditRequest {
         if let Ok(wish) = &mut self.wish {
             wish.presence = true;

@@ -36,8 +36,8 @@ pub struct Pass {
     /// The number of the pass, from 0.
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// The flow, new for each pass. The receiving end refuses the id of an earlier pass of the same
-    /// transfer, because a repeated id would repeat keys and nonces.
+    /// The flow's id, new for each pass. The receiving end refuses the id of an earlier pass of the
+    /// same transfer, because a repeated id would repeat keys and nonces.
     #[prost(fixed32, tag = "2")]
     pub flow: u32,
     /// Block size in bytes.
@@ -99,8 +99,8 @@ pub struct Plan {
     /// Whether the receiving end takes coded symbols in place of blocks.
     #[prost(bool, tag = "6")]
     pub takes_coded: bool,
-    /// Whether the receiving end takes a first flight; see `flight_secret` in
-    /// [`Request`](super::Request).
+    /// Whether the receiving end takes a first flight (the first pass of a push, begun before the
+    /// session was open); see `flight_secret` in [`Request`](super::Request).
     #[prost(bool, tag = "7")]
     pub takes_flight: bool,
 }
@@ -214,7 +214,7 @@ pub struct Status {
     /// One more than the highest packet number received, summed over passes (receiving end).
     #[prost(uint64, tag = "15")]
     pub highest: u64,
-    /// Time spent waiting for the pacer, in nanoseconds.
+    /// Time spent waiting for the pacer, in nanoseconds (sending end).
     #[prost(uint64, tag = "16")]
     pub paced_nanos: u64,
     /// Time spent waiting for the receiver's grant, in nanoseconds (sending end).
@@ -228,8 +228,8 @@ pub struct Status {
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
     /// Datagrams that the flow refused as forged, malformed, replayed or too old to check, plus
-    /// datagrams that the port dropped: those of unknown flows, and early ones beyond the limits of
-    /// size and age (receiving end).
+    /// datagrams that the port dropped: those of unknown flows, and early ones (which arrived
+    /// before the port knew their flow) beyond the limits of size and age (receiving end).
     #[prost(uint64, tag = "21")]
     pub refused: u64,
     /// The part of `disk_nanos` that was CPU time, for hashing and moving bytes.

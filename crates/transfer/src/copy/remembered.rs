@@ -15,12 +15,13 @@ use crate::summary::{BoundBy, Summary};
 /// A reported rate is believed up to this multiple of the goodput. The multiple is high because a
 /// short copy mostly waits, so its goodput is far below its rate.
 const MOST_BELIEVED: f64 = 20.0;
-/// Round trips after which a copy has found the path's rate. A shorter copy ends before, so its
-/// rate does not refute a higher one.
+/// Round trips after which a copy has found the path's rate. A shorter copy ends before that, so
+/// its rate does not refute a higher remembered rate.
 const LONG: u64 = 20;
-/// Loss beyond the remembered loss that shows, also in a short copy, that the rate was too high.
+/// If the loss exceeds the remembered loss by more than this, the rate was too high. A short copy
+/// shows this too.
 const EXCESS: f64 = 0.02;
-/// Minimum number of datagrams of a copy whose rate is stored.
+/// A copy that sent fewer datagrams than this stores no rate.
 const FEWEST: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,8 @@ pub(super) struct UsedPath {
     rtt: Span,
     /// The rate, round-trip time and loss that an earlier copy found.
     pub(super) remembered: Option<Remembered>,
-    /// The UDP payload of a full datagram, and the bytes of the object in it; `None` if they are
-    /// useless for a first flight.
+    /// The UDP payload of a full datagram, and the bytes of the object in it. `None` if these sizes
+    /// are useless for a first flight (data that leave before the session is open).
     size: Option<(u16, u32)>,
 }
 
@@ -103,7 +104,8 @@ impl Attempt<'_> {
         let memory = self.options.path_memory.as_ref();
         // With a rate limit, the found rate may be the limit instead of the path's rate.
         let memory = memory.filter(|_| self.options.rate_limit.is_none());
-        // The outcome may overtake the plan. A server that took a first flight takes the next too.
+        // The plan says whether the server takes first flights, but the outcome may overtake the
+        // plan. A server that took this first flight takes the next one too.
         let takes_flight = self.hooks.state.borrow().takes_flight;
         let takes_flight = takes_flight.unwrap_or(summary.first_flight);
         if let (Some(memory), Some(found)) = (memory, path.found(&summary, takes_flight))
@@ -220,7 +222,7 @@ mod tests {
         };
         assert!(is_evidence(|_| {}));
         assert!(!is_evidence(|summary| summary.bound_by = BoundBy::SenderCpu));
-        // Nor does a short copy refute a higher rate, unless it has lost much.
+        // A short copy refutes a higher rate only if it has lost much.
         assert!(!is_evidence(|summary| summary.elapsed = Span::from_millis(80 * LONG - 1)));
         assert!(is_evidence(|summary| {
             summary.elapsed = Span::from_millis(80);

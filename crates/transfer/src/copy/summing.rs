@@ -26,7 +26,8 @@ const TOO_SHORT: Span = Span::from_millis(200);
 pub(super) const CHECK_SOURCE: &str =
     "check that the source still exists and can be read, then run the same command again";
 
-/// Fails if the only file of the copy failed; failed files of a tree are counted.
+/// Returns the summary. Fails if the only file of the copy failed; failed files of a tree are only
+/// counted.
 pub(super) fn summary(
     options: &CopyOptions,
     attempt: &Attempt<'_>,

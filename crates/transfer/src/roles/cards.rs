@@ -33,6 +33,7 @@ async fn send_card(card: Rate, rate: Rate) {
     let data = Port::bind((LOOPBACKS[0], 0).into()).unwrap();
     let (_stream_ends, streams) = mpsc::unbounded_channel();
     let near_card = Some(Rate::from_mbps(1_000));
+    // Only the protocol with this option uses the speeds of both cards.
     let has_states = |row: &&Row| row.options.iter().any(|option| option.name == "state-segment");
     let protocol = registry::all().iter().find(has_states);
     let terms = Terms { card: near_card, protocol, settings: Settings::default(), ..terms(&near) };

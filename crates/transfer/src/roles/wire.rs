@@ -61,8 +61,8 @@ impl From<longhaul_net::Error> for End {
     }
 }
 
-/// The task that writes to the session. Dropping it ends the task and frees the messages to a peer
-/// that does not read.
+/// The task that writes to the session. Dropping a `Writer` ends the task and frees the messages to
+/// a peer that does not read.
 struct Writer(JoinHandle<Result<FrameWriter, String>>);
 
 impl Drop for Writer {

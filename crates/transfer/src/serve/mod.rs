@@ -5,8 +5,9 @@
 //!   `pulls` limit the requests of each client.
 //! - `copying` is the service of copies. `register` lists the running transfers, so that a resumed
 //!   copy can take over the destination of the interrupted transfer, and an additional stream can
-//!   find its transfer. `transfer` handles one request, with `hooks` for the roles' callbacks.
-//!   `surveying` handles the survey of a source, which may precede a request.
+//!   find its transfer. `transfer` handles one request, with `hooks` for the callbacks of the
+//!   sending and the receiving role. `surveying` handles the survey of a source (the hashes of its
+//!   chunks), which may precede a request.
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
 //!   files), `below` (the shared tree, streams of frames and remote procedure calls), `channeling`
 //!   (channels; `links` connects their rooms to rooms of other servers), and `status` (reports the
@@ -151,7 +152,7 @@ pub(crate) enum Order {
     Status(oneshot::Sender<ServerStatus>),
     /// Replace the list of clients, and return the result.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
-    /// Shut down: let running requests continue for this long, then close their sessions.
+    /// Shut down: let running requests continue for at most this long, then close their sessions.
     Shutdown(Duration),
 }
 
@@ -182,7 +183,7 @@ async fn run(
     let shared = options.share.as_deref().map(Shared::open).transpose()?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());
-    // From now on, datagrams that arrive before their flow is registered are kept.
+    // The port keeps early datagrams (before their flow is registered) of clients that connect.
     let port = data.handle();
     listener.on_arrival(move |address| port.expect(address));
     let memory = Budget::new(options.memory)?;

@@ -69,9 +69,9 @@ async fn run(
             () = cancel.wished() => return Err(cancelled()),
         };
         let Some(session) = session else {
-            // Wait for the client's last message, which may be unread: it says that the client has
-            // the outcome of the copy. Only then does the server remove the mark that makes a
-            // repeated copy write into the same folder.
+            // Wait briefly for the client's last message, which may be unread. This message says
+            // that the client has the outcome of the copy. Only then does the server remove the
+            // mark that makes a repeated copy write into the same folder.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };

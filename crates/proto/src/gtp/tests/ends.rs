@@ -47,6 +47,7 @@ impl Out {
     }
 }
 
+/// Settings with which a sender sends no early blocks (blocks before the first request).
 fn late() -> Settings {
     settings(&[("early", 0.0)])
 }
@@ -90,7 +91,8 @@ fn a_voiding_request_cancels_unsent_blocks() {
     out.hear(&request(1, 1, &[0..50]));
     out.sender.poll_transmit(out.now, PacketNumber(0), 1, &mut out.sent);
     out.hear(&request(2, 1, &[50..60]));
-    // The third request has not arrived. A request that voids the others does not wait for it.
+    // The third request has not arrived. The fourth request does not wait for the third, because it
+    // voids all earlier requests.
     let blocks = &mut [1..4].into_iter().peekable();
     out.hear(&Control::Request(Request::fill(4, Rate::from_mbps(9), true, blocks)));
     out.hear(&request(3, 1, &[60..70]));
@@ -157,8 +159,8 @@ fn impossible_requests_and_acks_are_refused_and_skipped_blocks_are_not_sent() {
 #[test]
 fn the_early_blocks_leave_together_within_the_grant() {
     let mut blocks = Vec::new();
-    // The 64 early blocks (sent before any request) leave together if the receiver has to find its
-    // capacity C_r. If C_r is given, only the first 32 do.
+    // The 64 early blocks leave together if the receiver has to find its capacity C_r. If C_r is
+    // given, only the first 32 do.
     for (receive_rate, at_once) in [(0.0, 64), (900e6, 32)] {
         blocks.clear();
         let settings = settings(&[("receive-rate", receive_rate)]);

@@ -8,6 +8,8 @@ use crate::endpoint::{FlowId, Receiver};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
+/// Three senders with round trips of 20, 40 and 60 ms, and one receiver that requests 96 Mbit/s in
+/// all. Flow 2 lies in most tests.
 fn three() -> Star {
     let mut star = Star::new(100, settings(&[("receive-rate", 96e6)]));
     for flow in 1..4 {
@@ -20,6 +22,7 @@ fn three() -> Star {
 fn unrequested_blocks_are_counted_and_refused() {
     let mut star = three();
     star.link = crate::units::Rate::from_mbps(1000);
+    // The liar sends the last block of its object unrequested, nine times for each other block.
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unrequested(9));
     star.run(ms(3000));
     let (liar, honest) = (star.accounting(2), star.accounting(1));

@@ -1,4 +1,6 @@
-//! Every step of the controller, with exact values. A train is 32 datagrams sent back to back.
+//! Every step of the controller [`Shadow`], with exact values. A train is 32 datagrams sent back to
+//! back. A shadow window is a congestion window that the controller computes as CUBIC would, while
+//! other traffic shares the path.
 
 use super::*;
 use crate::wire::{Echo, Pulse, Train};

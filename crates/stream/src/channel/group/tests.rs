@@ -1,4 +1,5 @@
-//! Tests of the keys, senders and receivers of a multicast group.
+//! Tests of the keys, senders ([`Voice`]) and receivers ([`Ears`]) of a multicast group. The same
+//! keys are valid for an epoch.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;

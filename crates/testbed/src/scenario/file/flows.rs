@@ -233,7 +233,8 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
             error.among(name, known, "its settings")
         })?;
         let Some(number) = section.setting(name, |text| option.parse(text))? else { continue };
-        // Ignore an error in a value of `--sweep`, because the other values must still run.
+        // A value of `--sweep` has no place in the file (an empty extent). Ignore an error in such
+        // a value, because the other values must still run.
         if let Err(error) = check_setting(row, name, number)
             && !section.extent_of(name).is_empty()
         {
