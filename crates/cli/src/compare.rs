@@ -41,8 +41,8 @@ Copy the same object with each protocol, and compare the results
 With --scenario the runs are simulated: each protocol carries the scenario's first flow, the other \
 flows do not change, and each seed is run once more with a concurrent CUBIC flow. With HOST the \
 runs are real copies of random bytes; HOST discards them unless --write is given. With \
---beside-tcp, each run is followed by another run beside a TCP copy, which HOST discards. The \
-protocols take turns, so that a change of the path affects all of them.";
+--beside-tcp, each run is followed by another run at the same time as a TCP copy; HOST discards \
+the TCP copy. The protocols take turns, so that a change of the path affects all of them.";
 
 /// Copy the same object with each protocol, and compare the results
 #[derive(clap::Args)]

@@ -126,6 +126,7 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     base.runtime_dir().filter(|folder| folder.is_dir())
 }
 
+/// The file with the properties of paths that earlier copies have found.
 pub(crate) fn path_file() -> Result<PathBuf, Error> {
     let is_named = env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty());
     let state = match is_named {

@@ -53,8 +53,9 @@ begins with 'longhaul'.";
 /// fd77::2; the names resolve). Without a command, a shell runs on the first host.
 ///
 /// A scenario is a TOML file of hosts, links and flows. Its flows run for real: longhaul copies
-/// from and to memory, the kernel's TCP, UDP, and shell commands. Without a command, the emulation
-/// ends with the flows, and prints a table of their results.
+/// from and to memory, the kernel's TCP, UDP, and shell commands. Without a command, a scenario
+/// with flows starts no shell: the emulation ends with the flows, and prints a table of their
+/// results.
 ///
 /// Ctrl-C gives the command 2 s to end; then, or at a second Ctrl-C, everything is stopped.
 #[derive(Args, Debug)]

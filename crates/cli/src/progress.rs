@@ -26,6 +26,7 @@ pub(crate) enum Meter {
     Lines(Calm),
 }
 
+/// Progress as lines, one every [`LINE_EVERY`].
 pub(crate) struct Calm {
     /// Time of the last line, or of the start.
     last: Instant,

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_is_drawn_whatever_its_largest_value_from_a_ten_billionth_to_ten_million() {
+    fn a_plot_with_a_largest_value_from_a_ten_billionth_to_ten_million_is_drawn() {
         let mut top = 1e-10;
         while top < 1e7 {
             let points = [(1.0, 0.0), (8.0, top)];

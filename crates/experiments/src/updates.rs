@@ -21,9 +21,11 @@ pub(crate) const ALL: [&Experiment; 1] = [&FEC];
 const RATES: [u64; 3] = [10, 100, 1_000];
 /// Updates a second of the runs in real time.
 const REAL: [u64; 2] = [100, 1_000];
+/// Round-trip times, in milliseconds.
 const RTTS: [u64; 2] = [100, 300];
 /// Mean loss in per cent, and the mean number of packets lost in a row.
 const LOSSES: [(u32, u32); 7] = [(0, 1), (1, 1), (3, 1), (5, 1), (1, 3), (3, 3), (5, 3)];
+/// The lines of the figure.
 const MODES: [(&str, Carrier); 5] = [
     ("reliable (one TCP connection)", Carrier::Tcp),
     ("datagram", Carrier::Datagrams(Code::None)),
@@ -33,6 +35,7 @@ const MODES: [(&str, Carrier); 5] = [
 ];
 /// Independent losses of the figure, in tenths of a per cent.
 const STEPS: [u32; 9] = [0, 1, 2, 5, 10, 20, 30, 50, 70];
+/// The carriers of the tables, in addition to [`FOLLOWS`].
 const CARRIERS: [(&str, Carrier); 5] = [
     ("TCP", Carrier::Tcp),
     ("UDP", Carrier::Datagrams(Code::None)),
@@ -44,6 +47,7 @@ const CARRIERS: [(&str, Carrier); 5] = [
 const FOLLOWS: &str = "deadline";
 /// Bytes of an update.
 const SIZE: usize = 100;
+/// Updates of a run.
 const COUNT: u32 = 3_000;
 /// An update is in time if its delay is at most half a round-trip time plus this.
 const GRACE: Span = Span::from_millis(30);

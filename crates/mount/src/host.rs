@@ -83,6 +83,9 @@ impl Host {
     }
 
     /// Connects, and lists `path` once, without retries.
+    ///
+    /// # Errors
+    /// The connection or the listing fails, or `path` is a file.
     pub(crate) async fn check(&self, path: &Path) -> Result<(), Error> {
         let (connection, _) = self.connected().await?;
         let mut names = connection.list(path).await?;
@@ -121,7 +124,8 @@ impl Host {
         Ok((connection, slot.1))
     }
 
-    /// Drops connection `number`, if there is one, after `error`, and waits before the next try.
+    /// Drops connection `number` after `error`, if it is still in use, and waits before the next
+    /// try.
     ///
     /// # Errors
     /// The time for retries is over, or the mount is cancelled.

@@ -1,7 +1,7 @@
-//! Properties of FOBS: at a loss of up to 5 % it keeps a path full with bounded waste, and nearly
-//! full if the receiver has little memory. FOBS is greedy: it resends unacknowledged blocks instead
-//! of waiting. `fobs-table` is less greedy during congestion: its table has twenty states, each
-//! with a rate.
+//! Properties of FOBS: at a loss of up to 5 % it keeps a path full, and nearly full if the receiver
+//! has little memory. Its waste (datagrams sent beyond the object's blocks, as a share of these) is
+//! bounded. FOBS is greedy: it resends unacknowledged blocks instead of waiting. `fobs-table` is
+//! less greedy during congestion: its table has twenty states, each with a rate.
 
 use longhaul_proto::endpoint::Event;
 use longhaul_proto::layout::Layout;

@@ -29,6 +29,7 @@ pub struct Shared {
     store: Store,
     run: u64,
     streams: Cell<u64>,
+    /// Limits the unanswered calls of each client.
     turns: Turns,
 }
 
@@ -59,7 +60,7 @@ impl Shared {
     /// [`Kind::LocalFile`]: the file cannot be read or written, or another process has it open.
     pub fn open(path: &Path) -> Result<Rc<Shared>, Error> {
         let store = Store::open(path, Limits::default())?;
-        // In a request, 0 means a client without data.
+        // In a request, run 0 means a client without data.
         let run = random_u64().max(1);
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
@@ -157,7 +158,7 @@ impl Shared {
                     let turn = turns.clone().acquire_owned().await;
                     let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // The send fails only after an error of the writer, which reports it.
+                    // The send fails only after an error of the writer, which reports this error.
                     let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;

@@ -35,7 +35,7 @@ const SENDERS_OF_ID: usize = 16;
 
 /// Maximum number of a receiver's requests for one frame.
 const REQUESTS: u8 = 16;
-/// How many recent frames a receiver may ask for.
+/// A receiver may request only symbols of this many newest frames.
 const RECENT: u32 = 256;
 
 pub(crate) struct Live {
@@ -58,6 +58,7 @@ pub(crate) struct Member {
     pub(crate) flow: FlowId,
     pub(crate) rtt: LeastRtt,
     pub(crate) seen: Option<Seen>,
+    /// The number of the newest keys for the data to this member; 0 before its first sender.
     epoch: u64,
     /// The number of frames, if the stream ended while the receiver was in the room.
     ended: Option<u32>,

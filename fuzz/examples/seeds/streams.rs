@@ -11,7 +11,7 @@ use longhaul_stream::messages::{
 };
 use prost::Message as _;
 
-/// A byte with the message's length precedes each message. Five bytes follow each message; the
+/// A byte with the message's length precedes each message. Five bytes follow each message; the fuzz
 /// target takes its other choices from them.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 5]].concat();

@@ -22,9 +22,9 @@ pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
     Ok(source.clone().contents())
 }
 
-/// A path ends with a zero byte if `zeros` is set, otherwise with a line end. With `ends_empty`,
-/// which needs `zeros`, an empty path ends the list on standard input, because with
-/// `--watch-stdin` standard input stays open after the list.
+/// Reads the list in the file `list` (`-`: from standard input). A path ends with a zero byte if
+/// `zeros` is set, otherwise with a line end. If `ends_empty` is set too, an empty path ends the
+/// list on standard input: with `--watch-stdin`, standard input stays open after the list.
 pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());
@@ -50,7 +50,7 @@ pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Fil
     Ok(paths.into_iter().map(Filter::Only).collect())
 }
 
-/// Reads zero-terminated paths, up to an empty one.
+/// Reads zero-terminated paths, up to an empty path or the end of the input.
 fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize> {
     let mut all = 0;
     loop {
@@ -62,8 +62,11 @@ fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize
     }
 }
 
-/// Removes `.` components and surplus slashes. Skips empty paths and, unless `zeros` is set,
-/// comments (lines that begin with `#` or `;`).
+/// Returns the paths in `text`, without `.` components and surplus slashes. Skips empty paths. If
+/// `zeros` is not set, also skips comments (lines that begin with `#` or `;`).
+///
+/// # Errors
+/// A path has a `..` component, or names the folder itself.
 fn paths(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
     let end = if zeros { 0 } else { b'\n' };
     let mut paths = Vec::new();

@@ -438,7 +438,7 @@ fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, 
     Ok(filters)
 }
 
-/// Reads the token. Returns with it a warning if other users can use the file. Errors do not
+/// Returns the token in `file`, and a warning if other users can use the file. Errors do not
 /// contain the token.
 fn token(file: &Path) -> Result<(String, Option<String>), Error> {
     let mut text = String::new();

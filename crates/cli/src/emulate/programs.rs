@@ -151,7 +151,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for an event that ends the run. Prints the failure of each program but the last.
+    /// Waits for an event that ends the run; `None` at `deadline`. Prints the failure of each
+    /// program but the last.
     fn wait(&mut self, deadline: Option<Instant>) -> Option<Event> {
         loop {
             let event = match deadline {

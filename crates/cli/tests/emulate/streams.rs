@@ -71,7 +71,8 @@ fn stream_over(
 
 #[test]
 fn lost_datagrams_of_frames_and_of_payloads_are_sent_again() {
-    // `auto` takes `repair`, which sends less than `code` on this path.
+    // `payloads` sends the frames of one deadline as one object (a payload). `auto` takes `repair`,
+    // which sends less than `code` on this path.
     for (way, name) in [("payloads", "payloads"), ("auto", "repair")] {
         let (sent, came) = need!(stream_by(way));
         assert!(sent["way"].as_str().is_some_and(|words| words.starts_with(name)), "{sent}");
@@ -124,10 +125,11 @@ fn repairs_restore_lost_messages_of_a_channel_with_a_deadline() {
 }
 
 #[test]
-fn a_rate_above_the_path_is_lowered_to_what_the_path_carries() {
-    // The frames need 48 Mbit/s. Of the deadline of 160 ms, equation 11 of `longhaul_proto::model`
-    // reserves 40 ms for the payload and 40 ms for each repair round. The plan has at least one
-    // round. So the equation gives at least 96 Mbit/s, more than the path carries.
+fn a_rate_above_that_of_the_path_is_lowered_to_what_the_path_carries() {
+    // The frames need 48 Mbit/s. Of the deadline of 160 ms, the sender reserves a round trip
+    // (40 ms) for the payload (the frames of one deadline) and a round trip for each round of
+    // repairs. It plans at least one round. So it would send at 96 Mbit/s or more, which is more
+    // than the path carries.
     let flags = "--way payloads --deadline 160ms --frames 240";
     let (sent, came) = need!(stream_over(&["--rate", "80M", "--queue", "1MB"], flags));
     let rate = sent["rate_bps"].as_f64().expect("a number");

@@ -14,7 +14,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// Root may read everything, so the command runs as the user `nobody` instead.
+/// Makes the command run as the user `nobody` if the tests run as root, because root may read
+/// everything.
 pub(super) fn bound(command: &mut Command) -> &mut Command {
     match rustix::process::geteuid().is_root() {
         true => command.uid(NOBODY).gid(NOBODY),
@@ -46,7 +47,7 @@ pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     Ok(pair)
 }
 
-/// A tree with an unreadable file, and a folder that cannot be entered.
+/// Creates a tree with an unreadable file, and a folder that cannot be entered.
 fn forbidden(root: &Path) {
     for name in ["open", "shut", "cell/inmate"] {
         write(&root.join("tree").join(name), name.as_bytes());

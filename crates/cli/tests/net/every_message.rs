@@ -2,9 +2,9 @@
 //! and to the real client. The messages and fields come from `docs/wire.md`. A new message needs
 //! only an honest value here.
 //!
-//! After each lie the honest end either answers a ping, or ends the session with a reason. The
-//! tests exempt a first message that attaches a stream, and messages that begin a probe or a survey
-//! or belong to one.
+//! After each lie (a message with one false value) the honest end either answers a ping, or ends
+//! the session with a reason. The tests exempt a first message that attaches a stream, and all
+//! messages of a probe or a survey.
 
 mod to_client;
 mod to_server;

@@ -146,8 +146,8 @@ impl Drop for AtTheEnd<'_> {
 }
 
 /// Copies `len` bytes with `flags` while a stranger floods a data port. The copy must succeed. The
-/// port must be open to strangers; otherwise the kernel stops the flood. A receiver must also count
-/// the hostile datagrams.
+/// port must be open to strangers; otherwise the kernel would drop the flood before the program
+/// receives it. A receiver must also count the hostile datagrams.
 pub(super) fn copy_through(
     way: Way,
     at: At,

@@ -96,8 +96,8 @@ impl Drop for Nets {
 #[derive(Clone, Copy)]
 struct Family {
     group: &'static str,
-    /// The room at the reflector of a network. Networks 0 and 1 are those of the domains, 9 is the
-    /// cable between the reflectors.
+    /// The URL of the room at the reflector of a network. Networks 0 and 1 are those of the
+    /// domains, 9 is the cable between the reflectors.
     at: fn(u32) -> String,
 }
 
@@ -307,7 +307,7 @@ fn a_stranger_can_neither_read_messages_of_a_group_nor_inject_any() {
 }
 
 #[test]
-fn two_bridges_in_one_group_pass_each_message_once() {
+fn two_linked_reflectors_in_one_group_pass_each_message_once() {
     let one = One::new(2);
     let [first, second] = ["r0", "r1"].map(|name| one.host(name));
     let linked = format!("--allow={},channel=rw,link=rw", second.id);

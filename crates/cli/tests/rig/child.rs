@@ -153,7 +153,7 @@ impl Child {
     }
 
     /// Waits for the child's end, kills the rest of its process group, and only then reaps the
-    /// child: the id of a reaped child may be the id of a stranger's group.
+    /// child: the kernel may give the id of a reaped child to a group of other processes.
     fn reap(&mut self) -> ExitStatus {
         if std::mem::take(&mut self.leads) {
             let (child, options) = (pid(self.id()), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);

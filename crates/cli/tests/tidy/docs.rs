@@ -10,6 +10,7 @@ use longhaul_proto::registry;
 use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
+/// Flags of other programs that the pages name.
 const OTHERS: [&str; 11] = [
     "--bin",
     "--config",

@@ -120,12 +120,12 @@ impl PipeFile {
         }
     }
 
-    /// Gives the file its name if it has `total` bytes and the digest `digest`, and no write has
-    /// failed; otherwise returns `false`.
+    /// Gives the file its name if it has `total` bytes and the digest `digest`, and no write or
+    /// sync has failed; otherwise returns `false`.
     ///
     /// # Errors
-    /// The system refuses (`File`). An existing file is unchanged, unless only the sync of the
-    /// folder failed.
+    /// The system refuses (`File`). If only the last step, the sync of the folder, failed, the file
+    /// has its name. Otherwise an existing file of this name is unchanged.
     pub fn finish(&mut self, total: u64, digest: &Digest) -> Result<bool, Error> {
         let chunks = self.root.chunks();
         let is_even = self.short.is_none_or(|short| short + 1 == chunks);

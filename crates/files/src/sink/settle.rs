@@ -41,6 +41,7 @@ impl Sink {
         self.take_needless()
     }
 
+    /// Sets the final state of an entry that is done or skipped.
     pub(super) fn settle(&mut self, entry: u32, state: State) {
         self.states[entry as usize] = state;
         let it = &self.ground.manifest.entries()[entry as usize];
@@ -83,6 +84,7 @@ impl Sink {
         self.settle_chunks(entry);
     }
 
+    /// Marks the chunks of `entry` that no entry needs any more.
     pub(super) fn settle_chunks(&mut self, entry: u32) {
         for chunk in self.object.chunks_of(entry) {
             let is_due = |other| self.states[other as usize] == State::Due;

@@ -24,8 +24,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// folders of one kind that a transfer keeps open.
 const PARTS: usize = 16;
 
+/// The waiting opens of this process.
 static RETURNED: Desk = Desk::new();
 
+/// A queue of opens that wait for a descriptor.
 struct Desk {
     waiting: AtomicUsize,
     lock: Mutex<()>,

@@ -1,4 +1,7 @@
 //! Several copies that write the same name in the same folder at the same time.
+//!
+//! In a tree, a file of at least [`LARGE`] bytes is large: a later copy resumes its partial file.
+//! No copy resumes the partial file of a small file.
 
 use super::*;
 use crate::digest::StreamRoot;
@@ -190,6 +193,8 @@ fn killed_while_it_names_a_file(from: &Path, calls: u64) -> (Disk, Place) {
     (disk, to)
 }
 
+/// If other users may change the folder, a copy renames the partial file first to a unique name,
+/// then to the final name.
 #[test]
 fn a_large_file_of_a_copy_killed_between_two_renames_is_found_and_not_sent_again() {
     let ends = ends();

@@ -53,7 +53,8 @@ impl core::fmt::Display for CodeError {
 impl core::error::Error for CodeError {}
 
 impl Code {
-    /// Returns the code with these numbers: none, XOR with one repair, or Reed–Solomon.
+    /// Returns the code with these numbers: none (`repairs` is 0), XOR with one repair, or
+    /// Reed–Solomon.
     ///
     /// # Errors
     /// A number is out of its limits, or `is_xor` is set and `repairs` is not 1.
@@ -114,9 +115,11 @@ pub struct Cutter {
     part: usize,
     /// How long a group may stay incomplete before its repairs are sent.
     wait: Span,
+    /// The number of the last message.
     number: u64,
     /// Number of datagrams sent, without repairs.
     count: u64,
+    /// The number of the current group.
     group: u64,
     originals: Vec<Vec<u8>>,
     /// When the first original of the group was sent.
@@ -186,7 +189,8 @@ impl Cutter {
     }
 
     /// Appends the next datagram of a message to `out`, and the repairs of the group that the
-    /// datagram completes. Returns `false` if the message has no more datagrams.
+    /// datagram completes. Returns `false`, and appends nothing, if all datagrams of the message
+    /// were appended before.
     pub fn next(&mut self, now: Time, cutting: &mut Cutting<'_>, out: &mut Vec<Datagram>) -> bool {
         let Cutting { number, part, parts, rest } = cutting;
         if part == parts {

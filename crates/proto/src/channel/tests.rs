@@ -142,6 +142,7 @@ fn filters_select_messages_and_a_datagram_subscriber_skips_old_ones() {
     let mut log = Log::new(limits(1_000, 1_000));
     let keys = Prefix::new("a").unwrap();
     let mut filtered = Cursor::new(&log, Mode::Reliable, keys, 0);
+    // This cursor leads to link 9, so it skips messages that came through that link.
     let mut link = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 9);
     log.push(message(1, "a/x"));
     log.push(message(2, "ab"));

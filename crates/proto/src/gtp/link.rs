@@ -57,6 +57,7 @@ impl Link {
         self.card.min(for_limit)
     }
 
+    /// The part of other traffic, in bits a second.
     fn left(&self) -> f64 {
         self.others.map_or(0.0, |others| others.left())
     }
@@ -295,8 +296,9 @@ mod tests {
         assert_eq!(capacity.found().0, 882e6);
         let mut capacity = found(1e9);
         let link = with_others(&mut capacity, 600);
-        // Half of the link is the part of other traffic and counts as arrived. With 480 of our 500
-        // and 600 of other traffic the link is full, so the loss does not show a narrower link.
+        // Half of the link is the part of other traffic and counts as arrived. With 480 Mbit/s of
+        // ours and 600 Mbit/s of other traffic the link is full, so the loss does not show a
+        // narrower link.
         let totals = Totals { total: 500e6, current: 480e6, loss: 0.04, ..Totals::default() };
         let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));

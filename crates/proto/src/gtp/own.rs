@@ -22,10 +22,12 @@ pub(super) struct OwnLoss {
     stays: f64,
     least: f64,
     margin: f64,
+    /// The path's own loss, as far as known.
     own: f64,
     /// The rate and loss with which the next period is compared: at the highest rate since losses
     /// began, or at the last comparison.
     began: Option<(f64, f64)>,
+    /// Whether the loss stayed at the last comparison.
     has_stayed: bool,
 }
 

@@ -223,7 +223,8 @@ fn a_sender_that_has_used_its_grant_waits_even_in_the_middle_of_a_buffer() {
     out.go(2);
     assert_eq!(out.run(), [0, 1, 2, 3]);
     assert!(out.sender.is_blocked_by_grant());
-    // If a data timer expires meanwhile, only blocks that were sent and lost are resent.
+    // If the receiver's data timer expires meanwhile, only blocks that were sent and lost are
+    // resent.
     out.resend(0, 1, 0..10, &[1..2, 4..10], 4);
     assert_eq!(out.run(), [1]);
     assert_eq!(out.sender.accounting().reported_lost, 1);
@@ -333,6 +334,7 @@ fn missing_blocks_are_requested_one_grace_period_after_the_buffers_last_block_ar
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.arrive(ms(0), [0, 1, 3, 9]);
+    // The grace (the wait for late blocks) is 25 ms.
     assert_eq!(inn.request(ms(24)), None);
     assert_eq!(inn.request(ms(25)), Some((0, 1, [2, 4, 5, 6, 7, 8].into())));
     // The last block of the next buffer is lost; arrivals of the following buffer show it.
@@ -375,8 +377,8 @@ fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
         }
     }
     // A silence is 150 ms long: a round trip and two graces (waits for late blocks). The silence
-    // doubles with each request after the first. The wait is at least the time of the two bursts
-    // plus 150 ms.
+    // doubles with each request after the first. The timer waits for one silence, but at least for
+    // the time of the two bursts plus 150 ms.
     assert_eq!(asked, [350, 700, 1050, 1650, 2850]);
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (0, 0));

@@ -44,9 +44,11 @@ struct Run {
     dropped: f64,
     /// The sender's rate after each pulse (the receiver's periodic report).
     rates: Vec<(Time, Rate)>,
+    /// Datagrams sent during the start-up.
     sent_at_start: u64,
     /// Datagrams sent during the start-up that the queue or a full socket dropped.
     dropped_at_start: u64,
+    /// Datagrams sent before the first pulse arrived at the sender.
     sent_before_report: u64,
     /// Mean time that a datagram waited in the receiving host's socket after the start-up.
     waited: Span,
@@ -55,7 +57,9 @@ struct Run {
 struct Model {
     path: Path,
     now: Time,
+    /// When the bottleneck has sent all datagrams of its queue.
     free: Time,
+    /// When the receiving host has read all datagrams of its socket.
     read: Time,
     /// Total waiting time of all arrivals in the receiving host's socket.
     waited: Span,
@@ -63,6 +67,7 @@ struct Model {
     pulses: VecDeque<(Time, Pulse)>,
     receiver: Pulses,
     accounting: ReceiverAccounting,
+    /// The state of the random number generator.
     chance: u64,
     drops: u64,
 }
@@ -362,8 +367,9 @@ fn a_sender_slower_than_the_path_does_not_raise_its_rate_for_ever() {
     assert!(last < Some(6_000_000_000), "{last:?}");
 }
 
-/// In this model the age in an echo, which the sender subtracts, starts when the receiver reads the
-/// datagram. So the wait in the receiving socket counts towards the round-trip time.
+/// A pulse has an echo: the newest datagram and its age, which the sender subtracts. In this model
+/// the age starts when the receiver reads the datagram. So the wait in the receiving socket counts
+/// towards the round-trip time.
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_sets_the_rate() {
     for (mbps, reads, rtt) in [(1_000, 300, 200), (1_000, 300, 20_000), (10_000, 2_000, 20_000)] {

@@ -135,6 +135,7 @@ pub(crate) struct Trains {
     /// Whether an overload has shown a ceiling.
     bounded: bool,
     min_rtt: Span,
+    /// The path's own loss ratio.
     loss: f64,
     /// Number of datagrams over which `loss` was measured.
     seen: f64,
@@ -152,7 +153,9 @@ pub(crate) struct Trains {
     is_smooth: bool,
     /// Whether short bursts were tested.
     was_smoothed: bool,
+    /// When the first datagram left.
     began: Option<Time>,
+    /// When the first rate was set.
     started: Option<Time>,
 }
 
@@ -162,8 +165,8 @@ enum Mode {
     Start,
     /// Epochs raise the rate.
     Up,
-    /// Bursts were made shorter to see whether the loss ends. Otherwise the loss is the path's own
-    /// (`is_own`), or we caused it by a high rate.
+    /// Bursts were made shorter to see whether the loss ends. If it does not end, the loss is the
+    /// path's own (`is_own`), or we caused it by a high rate.
     Smooth { before: Measure, is_own: bool },
     /// The rate was raised to see whether more arrives despite the loss.
     Try(Measure),
@@ -171,8 +174,9 @@ enum Mode {
     Check(Measure),
 }
 
-/// The initial rate, from the report on a flow's first train: `share` of the train's rate, or the
-/// full rate of a train of [`INSTANT`] if it was too fast to be timed. `None` before the report.
+/// The initial rate, from the report on a flow's first train: `share` of the train's rate. If the
+/// train was too fast to be timed, the rate of a train that lasts [`INSTANT`]. `None` before the
+/// report.
 pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
     match pulse.train.filter(|train| train.first.0 == 0) {
         Some(train) => Some((train.bytes / train.span).scale(share)),

@@ -37,6 +37,7 @@ impl TailCopies {
 #[derive(Clone, Debug)]
 pub(super) struct PendingDone {
     pub(super) done: Done,
+    /// When the DONE is sent again.
     pub(super) again: Time,
     wait: Span,
     /// The blocks covered by answers.

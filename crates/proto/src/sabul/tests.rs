@@ -76,7 +76,8 @@ fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
     }
     assert_eq!(sizes, [1, 2, 4, 8, 16]);
     // "Once the NAK is received, the flow window is set to the maximum value": 100 Mbit/s times
-    // 110 ms (a round trip and a SYN interval), in datagrams of 1032 bytes.
+    // 110 ms, in datagrams of 1032 bytes. The 110 ms are a round trip and a SYN interval (the time
+    // between rate changes, 10 ms).
     out.lose(&[20..21]);
     out.ack(20);
     assert_eq!(out.sender.window_room() + out.sender.end.frontier.unacknowledged(), 1332);

@@ -127,7 +127,7 @@ fn the_last_block_is_resent_a_few_times_not_thousands() {
     let mut out = Out::new(&setup(100));
     assert_eq!(out.run_for(90).len(), 100);
     // Without answers only the last block is repeated, with growing waits, until the circuit
-    // breaker stops the flow.
+    // breaker (RFC 8085: the receiver has been silent for too long) stops the flow.
     let again = out.run_for(60_000);
     assert!(again.iter().all(|index| *index == 99));
     assert!((2..=4).contains(&again.len()), "{again:?}");
@@ -152,6 +152,7 @@ fn an_acknowledgement_delays_the_repeat_of_the_last_block() {
 
 #[test]
 fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
+    // The grant (how much the receiver allows to be sent for the first time) is 50 blocks.
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);
@@ -341,7 +342,8 @@ fn a_block_is_not_requested_again_before_its_repair_can_arrive() {
 fn blocks_late_within_the_grace_are_not_requested() {
     let mut inn = In::new(&setup(10_000));
     inn.arrive(ms(0), 0..50);
-    // Ten blocks are late, by 20 ms, just when a report is due; twenty others are lost.
+    // The grace (the wait for late blocks) is 25 ms. Ten blocks are late, by 20 ms, just when a
+    // report is due; twenty others are lost.
     inn.arrive(ms(300), (60..90).chain(100..130));
     inn.arrive(ms(330), 130..140);
     inn.arrive(ms(355), 150..180);
@@ -403,6 +405,8 @@ fn during_a_restart_only_blocks_that_were_lost_again_are_requested() {
     let (asked, rates) = inn.said(ms(353));
     assert_eq!((asked, rates[0].restart), (Vec::new(), None));
     inn.arrive(ms(710), 449..500);
+    // The 150 missing blocks overflow the table of 100 entries, so the receiver requests a restart:
+    // the sender resends everything from the first missing block on.
     let (asked, rates) = inn.said(ms(710));
     assert_eq!((asked, rates[0].restart), (Vec::new(), Some(50)));
     assert_eq!(inn.counts(), (150, 150));

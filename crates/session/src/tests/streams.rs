@@ -127,7 +127,8 @@ fn streams_beyond_the_limit_wait_with_quic_and_fail_with_tcp() {
         // The client's first stream counts too; QUIC may allow an eighth more.
         let most = streams.len() + 1;
         assert!((mux::STREAMS..=mux::STREAMS * 9 / 8).contains(&most), "{most}");
-        // QUIC announces ended streams in groups: the end of a single stream may not admit another.
+        // QUIC announces ended streams in groups, so the end of a single stream does not always
+        // admit another stream.
         for (stream, theirs) in streams.drain(..3) {
             let closing = tokio::spawn(theirs.close(None));
             stream.close(None).await.unwrap();
@@ -286,7 +287,7 @@ async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Re
 }
 
 #[test]
-fn a_stream_keeps_no_data_for_a_client_that_has_ended_it() {
+fn the_server_keeps_no_data_of_a_stream_for_a_client_that_has_ended_its_side() {
     run(async {
         let (ended, sends, read) = end_with_a_frozen_client(true).await;
         assert_eq!(ended.expect_err("the client acknowledged nothing").kind, Kind::Lost);
@@ -310,7 +311,8 @@ fn the_send_window_for_files_lasts_as_long_as_a_stream_sends_files() {
         let (_listener, near, _far) = open(Carriers::Quic).await;
         let connection = near.connection().unwrap();
         let window = || near.keeper().unwrap().send_window();
-        // 1 MiB at first; 32 MiB for files; 4 MiB for much data.
+        // The window has 1 MiB at first, 32 MiB while a stream sends files, and otherwise 4 MiB
+        // while a stream sends much other data.
         assert_eq!(window(), 1 << 20);
         let (one, two) = (connection.open("", 0).await.unwrap(), connection.open("", 0).await);
         let two = two.unwrap();

@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(600);
 pub struct RoomLimits {
     /// Maximum number of rooms.
     pub rooms: usize,
-    /// Maximum number of rooms that one id creates.
+    /// Maximum number of existing rooms that one id has created.
     pub rooms_of_id: usize,
     /// Maximum number of clients in one room.
     pub clients: usize,

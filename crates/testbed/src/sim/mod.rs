@@ -18,7 +18,8 @@
 //! - a copy's control messages on the same links, by datagram and by an ordered reliable stream.
 //!
 //! Not modelled:
-//! - the session's opening: a copy starts with an open session and its route's round-trip time;
+//! - the session's opening: a copy starts with an open session, and knows its route's round-trip
+//!   time;
 //! - the processing time of programs without a configured limit;
 //! - verification.
 //!

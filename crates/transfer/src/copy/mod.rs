@@ -2,8 +2,7 @@
 //!
 //! - `attempt` copies over one session, `first_flight` sends data before the session is open,
 //!   `remembered` handles the path's properties from earlier copies, `udp_watchdog` detects that
-//! UDP
-//!   no longer passes.
+//!   UDP no longer passes.
 //! - `hooks` passes events to the user and cancels on request; `question` measures how long the
 //!   user takes to answer; `summing` creates the summary, `observed` keeps the times of earlier
 //!   attempts for it.

@@ -7,8 +7,9 @@
 //! - `wire`: converts counters to messages and back.
 //!
 //! A block is the payload of one datagram. A coded symbol (of an erasure code) replaces any one
-//! missing block of its chunk. A pass is one transmission of the missing chunks. A core is the
-//! state machine of a protocol.
+//! missing block of its chunk. A segment is a sequence of chunks that a protocol transfers like a
+//! separate object. A pass is one transmission of the missing chunks. A core is the state machine
+//! of a protocol.
 
 pub(crate) mod board;
 pub(crate) mod bound;
@@ -120,7 +121,7 @@ pub(crate) struct Written {
 pub(crate) struct Times {
     /// Waiting for the pacer.
     pub(crate) paced: Span,
-    /// Waiting for the receiver's grant.
+    /// Waiting for the receiver's grant (how much may be sent for the first time).
     pub(crate) granted: Span,
     /// Waiting for room in a stream.
     pub(crate) stream: Span,

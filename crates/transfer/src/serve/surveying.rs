@@ -26,7 +26,8 @@ const WAITING: usize = 4;
 const SIGN: Duration = Duration::from_secs(1);
 
 /// Maximum number of surveys that read at the same time; others wait. One client gets at most half
-/// of them. The limit is low, because each survey takes a disk's whole rate.
+/// of those that the other clients leave ([`DiskPermits`]). The limit is low, because each survey
+/// takes a disk's whole rate.
 const READING: usize = 8;
 
 pub(super) struct Permits {

@@ -53,7 +53,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// After this time, the client learns that another transfer may hold its destination.
 const HELD_NOTICE: Duration = Duration::from_secs(3);
 /// How long a copy may still run after its client's program has dropped the copy. Until the copy
-/// ends, it still answers, as if the program wanted it.
+/// ends, its client still answers that it is alive, as if the program wanted the copy.
 const DROPPING: Duration = Duration::from_millis(500);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);
@@ -222,8 +222,8 @@ impl Goes {
 }
 
 impl Work {
-    /// Returns the normalized destination path, if the request writes files; `None` for a part of a
-    /// pipe, which has its own register.
+    /// Returns the normalized destination path, if the request writes files; otherwise `None`, also
+    /// for a part of a pipe: pipes have their own register.
     fn destination(&self, request: &Request) -> Option<PathBuf> {
         let Work::Receive { to: Goes::Files(files), .. } = self else { return None };
         let path = Path::new(OsStr::from_bytes(request.paths.first()?));

@@ -184,7 +184,7 @@ impl Writer {
         let _ = closed.send(());
     }
 
-    /// Runs `work`, unless the writer has ended or failed. Such a writer only waits for
+    /// Runs `work`. Does nothing if the writer has ended or failed: it then only waits for
     /// [`Job::Stop`].
     fn attempt(&mut self, work: impl FnOnce(&mut Writer) -> Result<(), Error>) {
         if self.ended {

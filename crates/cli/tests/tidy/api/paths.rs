@@ -52,7 +52,7 @@ impl Module {
     }
 
     /// The names in `pub use` lines. Each pair begins with the name of the inline module that
-    /// contains the line, if any.
+    /// contains the line; the name is empty if there is no such module.
     pub(super) fn uses(&self) -> Vec<(String, Use)> {
         let mut found = Vec::new();
         let (mut inner, mut open) = (String::new(), None::<String>);
@@ -76,7 +76,7 @@ impl Module {
         found
     }
 
-    /// The module that `path` names, relative to this one.
+    /// The module that `path` names, relative to this module, `crate` or a crate `longhaul_…`.
     pub(super) fn find(&self, path: &[String]) -> Option<Module> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {

@@ -335,6 +335,7 @@ struct Model {
     next: Option<Block>,
     /// The highest packet number plus one in the receiver's last complete acknowledgement.
     highest: u64,
+    /// The packet number of the last block that was sent for the first time.
     last_first: u64,
 }
 
