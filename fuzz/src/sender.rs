@@ -78,7 +78,7 @@ impl Driven for Sending {
             3 => self.skip(input),
             4 => self.drive(),
             5 => {
-                // Other datagrams of the flow have numbers too, so the numbers of blocks may have
+                // Other datagrams of the flow also use packet numbers, so those of blocks may have
                 // gaps.
                 self.next = self.next.saturating_add(input.any()).min(Header::NUMBERS - (1 << 20));
             }

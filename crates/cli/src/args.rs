@@ -66,7 +66,7 @@ enum SubcommandArgs {
 
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    // clap's own `help` refuses a third word, as in `help cp gtp`.
+    // clap's own `help` refuses the name of a protocol, as in `help cp gtp`.
     if let Some(status) = help::answer(&argv) {
         return status;
     }

@@ -160,11 +160,11 @@ pub(crate) static MANY: Experiment = Experiment {
               receivers the link alone would take {RBUDP, told its share, to 16 | model | 2} s; \
               these protocols take {RBUDP, told its share, to 16 | 2} to {NETBLT, told its share, \
               to 16 | 2} s. Of these protocols only FOBS wastes anything: one round trip of data \
-              for each receiver. With each of them all receivers have the object at nearly the \
-              same time. Tsunami is about a second later because it starts slowly. If each of four \
-              copies of RBUDP sends at the whole link's rate, they gain {[RBUDP, told its share, \
-              to 4] - [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the link, to 4 | \
-              waste} % of the object needlessly.\n\n\
+              for each receiver. With each of these protocols all receivers have the object at \
+              nearly the same time. Tsunami is about a second later because it starts slowly. If \
+              each of four copies of RBUDP sends at the whole link's rate, they gain {[RBUDP, told \
+              its share, to 4] - [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the \
+              link, to 4 | waste} % of the object needlessly.\n\n\
               A receiver of GTP divides the rate of its own link among its senders; here these \
               links are not the bottleneck. 16 receivers request more than the shared link \
               carries, and {GTP, to 16 | waste} % of the object is sent needlessly; with four \

@@ -12,12 +12,14 @@
 //!   in a folder.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
-//!   resumes, names. [`watch`]: progress of long work. [`DiskPermits`]: disk accesses for clients.
+//!   resumes, names. [`watch`]: progress of long work. [`DiskPermits`]: divides the accesses to
+//!   the disk among a server's clients.
 //!
 //! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the destination
 //! and returns a [`Plan`]: the chunks that exist, and those that the source must compare.
-//! [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
-//! [`Sink::finish`] creates the links, and gives folders their permissions and times.
+//! [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk. [`Sink::finish`]
+//! creates empty files and links, removes names that the source lacks (if requested), and gives
+//! folders their permissions and times.
 //!
 //! All calls block, so they belong on plain threads. No name from a peer is trusted. Below the base
 //! folder of a copy, each component is opened by its parent's handle, and a symbolic link is never

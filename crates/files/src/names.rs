@@ -26,6 +26,7 @@ pub(crate) fn small(name: &[u8]) -> Vec<u8> {
     hidden_name(name, SMALL)
 }
 
+/// Returns a temporary name with a random number, which no other copy knows.
 pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
     probe(name, random())
 }

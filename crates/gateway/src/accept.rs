@@ -57,6 +57,7 @@ const MOST_OF_ONE: usize = 64;
 const HEAD: Duration = Duration::from_secs(20);
 /// Maximum size of a header in bytes.
 const HEADER: usize = 32 << 10;
+/// Maximum number of fields in a header.
 const FIELDS: usize = 100;
 
 /// Loads certificates and key; refuses a key that others can read.
@@ -289,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Returns the statuses of the replies whose client was disconnected. The one client reads
+    /// Returns the statuses of the replies whose client was disconnected. The only client reads
     /// nothing; if `leaves`, the client closes the connection.
     fn disconnected(leaves: bool) -> Vec<u16> {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
@@ -353,7 +354,8 @@ mod tests {
         let address = |number: usize| format!("2001:db8:0:{:x}::1", 1 + number / MOST_OF_ONE);
         let idle = fill(&places, (1..MOST).map(address), false);
         assert_eq!((busy.len(), idle.len()), (1, MOST - 1));
-        // A network at its own limit closes one of its own, never one with a request.
+        // A network at its own limit closes one of its own idle connections, never one with a
+        // request.
         let own = places.take(ip("2001:db8:0:1::2")).expect("an own idle connection closes");
         assert_eq!((closed(&busy), closed(&idle)), (vec![], vec![0]));
         let other = places.take(ip("192.0.2.1")).expect("an idle connection closes");

@@ -300,8 +300,8 @@ pub trait Sender: Send {
         false
     }
 
-    /// Handles what the receiving host says about datagrams that left before the session was open.
-    /// A receipt is not authenticated, so a false one must do no harm.
+    /// Handles a receipt: the receiving host's report on datagrams that left before the session was
+    /// open. A receipt is not authenticated, so a false one must do no harm.
     fn on_receipt(&mut self, _: Time, _: &Receipt) {}
 
     /// Raises the grant (the bytes that may be sent for the first time), as a pulse does.

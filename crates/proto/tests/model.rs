@@ -42,8 +42,9 @@ enum Step {
     /// Polls the sender this many times, as far as its pacer allows.
     Send(usize),
     /// The receiver sends a message: its kind, a range of blocks, which of those are missing (a
-    /// repeated bit pattern), and a number.
+    /// repeated bit pattern), and a number whose meaning depends on the kind.
     Hear(u8, Range<u64>, u64, u64),
+    /// The driver marks these blocks as not needed.
     Skip(Range<u64>),
     /// The receiver grants this many more blocks.
     Grant(u64),

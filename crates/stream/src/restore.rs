@@ -13,6 +13,7 @@ use crate::item::{Item, Received};
 use crate::queue::{Inlet, Outlet, queue};
 use crate::terms::LENGTH;
 
+/// Number of items that may wait for the reader.
 const UNREAD: usize = 1;
 
 #[derive(Clone, Debug, Default)]
@@ -122,7 +123,7 @@ impl Restore {
         (0..).zip(frames).map(item).collect()
     }
 
-    /// Restores the missing originals, if possible; returns their number.
+    /// Restores the missing originals; returns their number, or `None` if that is impossible.
     fn restore(&mut self, frame: &mut Frame) -> Option<u16> {
         let missing = frame.here.iter().filter(|here| !**here).count() as u16;
         if missing == 0 {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::interrupted;
 use crate::exit;
 
-/// Names a child's configuration folder, which holds its identity.
+/// The environment variable with a child's configuration folder, which holds the child's identity.
 pub(super) const CONFIG_DIR: &str = "LONGHAUL_CONFIG_DIR";
 /// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

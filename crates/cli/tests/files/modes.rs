@@ -208,6 +208,7 @@ fn a_copy_killed_after_its_file_became_read_only_resumes() {
     let mut copy = start(RATE);
     copy.progressed(LARGE as u64 / 2);
     copy.kill();
+    // As if the kill came between the change of the mode and the rename.
     set_mode(&pair.here.join(".to.lh-part"), 0o444);
     let summary = start("--rate=1G").end().summary();
     assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");

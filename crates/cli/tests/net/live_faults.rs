@@ -66,8 +66,8 @@ impl Far {
     }
 }
 
-/// Each frame was delivered once or reported as missed, in order. Each delay is below half the
-/// outage, so no old frame arrived after the fault.
+/// Asserts that each frame was delivered once or reported as missed, in order. Also asserts that
+/// each delay is below half the outage, so no frame from before the fault arrived after it.
 fn assert_no_old_frame(came: &Ended, case: (Fault, Of)) {
     let number = |event: &Value, field: &str| event[field].as_u64().expect("a number");
     let mut next = None;
@@ -101,7 +101,7 @@ fn stream_continues((fault, of): (Fault, Of)) {
     let client = if of == Of::Sender { sender.id() } else { receiver.id() };
     fault.begin(&far.relay, server, client)();
     let ended = Instant::now();
-    // A report that is read within two seconds may have been written during the fault.
+    // A report that is read within two seconds after the fault may have been written during it.
     let is_new =
         |event: &Value| event["event"] == "progress" && ended.elapsed() > Duration::from_secs(2);
     let sent = sender.event(is_new)["frames"].as_u64().expect("a number");
@@ -277,7 +277,7 @@ impl Flow {
     }
 }
 
-/// Contents that no honest sender sends.
+/// Block numbers and payloads that no honest sender sends.
 fn garbage() -> Vec<(u64, Vec<u8>)> {
     let blocks = [0, 1, 0xffff, 1 << 16, 0xffff_ffff_ffff];
     let lengths = [0, 1, 9, 10, 11, 100, 1_400];

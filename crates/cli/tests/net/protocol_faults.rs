@@ -14,7 +14,7 @@ use super::wan::End;
 use super::{WAYS, Way, faults, flood, lying_reports};
 use crate::rig::{Child, IMPATIENT, Pair, bytes, need, remains, side_by_side, write};
 
-/// A freeze that is longer than every protocol's first timeout for a message on this path.
+/// A freeze so long that in every protocol a first retransmission timeout expires on this path.
 const AWHILE: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
 

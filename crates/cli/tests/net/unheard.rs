@@ -1,5 +1,5 @@
-//! Finished copies whose client never learns of the end. The same command must not copy one level
-//! deeper.
+//! Finished copies whose client never learns of the end. If the same command runs again, it must
+//! find the copy complete. It must not copy into the folder that the first run created.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::rig::{Pair, Server, assert_same, remains, write};
 
 const FILES: u64 = 3;
 
-/// Copies `lots` as a client that disconnects at the server's outcome.
+/// Copies `lots` as a client that disconnects when it gets the outcome (the server's last message).
 fn copy_unheard(pair: &Pair) {
     let places = [Place::Ambient(pair.here.join("lots"))];
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };
@@ -61,7 +61,7 @@ fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
 }
 
 #[test]
-fn a_run_resumes_its_copy_after_the_server_is_killed_before_its_outcome_arrives() {
+fn a_run_resumes_its_copy_after_the_server_is_killed_before_the_outcome_arrives() {
     let mut rig = Relayed::new(1);
     make_lots(&rig.pair);
     // The server hears the client, but the client hears nothing.

@@ -1,4 +1,5 @@
-//! The file `config.toml`: defaults for the flags of `cp` and `serve`, also for a single host.
+//! The file `config.toml`: defaults for the flags of `cp` and `serve`, and in a section
+//! `[host.NAME]` the defaults for one host.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -12,7 +12,7 @@ const LOSSES: [&str; 2] = ["loss 0", "loss 0.0107 %"];
 /// Loss ratios of the two conditions. The study's second is "--drop 0.0107", in per cent.
 const SHARES: [&str; 2] = ["0", "0.0107%"];
 
-/// Section 4.3.1: rate, lost, retransmitted, sent, duplicates.
+/// Section 4.3.1: rate in Mbit/s; datagrams lost, retransmitted, sent; duplicates.
 const CONTENDERS: [Contender; 6] = [
     contender(
         "TCP, 3 streams",

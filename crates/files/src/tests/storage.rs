@@ -16,8 +16,10 @@ use crate::journal::Journal;
 use crate::store::buffers::Store;
 use crate::store::memory::{Disk, Faults, Rng, Tree};
 
+/// Bytes that may wait for a sync.
 const UNSYNCED: u64 = 2 * CHUNK;
 
+/// Chunks of the largest file of a run.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
 /// Number of attempts with faults; later attempts have none, so that each run ends.

@@ -3,11 +3,11 @@
 //!
 //! The receiver predicts the next blocks: the missing blocks after the last arrival. In one call it
 //! gives the kernel a list of slices: header, place, tag, header, place, tag, …. A correctly
-//! predicted payload is opened in place, without a move. A mispredicted datagram is gathered from
-//! where it was written and handled in the ordinary way.
+//! predicted payload is opened (decrypted and verified) in place, without a move. A mispredicted
+//! datagram is gathered from where it was written and handled in the ordinary way.
 //!
 //! The kernel gets only the places of missing blocks in a chunk buffer. Wrong bytes there are
-//! overwritten later, and no other code gets data before they are opened (decrypted and verified).
+//! overwritten later, and no other code gets data before they are opened.
 
 use std::io::{self, IoSliceMut};
 
@@ -24,7 +24,7 @@ use crate::sealing::open::Opener;
 use crate::sealing::seal::TAG_LEN;
 use crate::socket::{Path, Socket};
 
-/// Maximum number of datagrams that the kernel joins.
+/// Maximum number of datagrams that the kernel merges into one train.
 const MOST: usize = 64;
 /// Bytes of the longest train.
 const TRAIN: usize = 1 << 16;
@@ -50,7 +50,7 @@ impl Spill {
     }
 }
 
-/// Permission from a port to receive one message directly.
+/// Permission from a port to receive one train directly.
 pub struct ScatterCall<'a> {
     socket: &'a Socket,
     spill: &'a mut Spill,
@@ -185,8 +185,8 @@ impl Scatter {
         right
     }
 
-    /// Returns the highest number of this flow's blocks in a train, and how many of the flow's
-    /// blocks were not in their predicted places.
+    /// Returns the highest block number of this flow in a train, and how many of the flow's blocks
+    /// were not in their predicted places.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);

@@ -43,6 +43,7 @@ pub struct GtpReceiver {
     rules: Option<Rules>,
     /// Whether flows have joined, left or changed since the last schedule.
     changed: bool,
+    /// The rate of all flows that left or paused since the last schedule, in bits a second.
     freed: f64,
     /// No change triggers a schedule before this time, so changes close together share one
     /// schedule.
@@ -50,6 +51,7 @@ pub struct GtpReceiver {
     next_interval: Time,
     last_interval: Time,
     pub(super) tuning: Tuning,
+    /// Steps of all schedules so far; a test bounds their number.
     pub(super) work: u64,
 }
 

@@ -27,10 +27,11 @@
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.
 //!
-//! While no window is in use, and the path's own loss ratio is known, a queue longer than
-//! [`LEAST_QUEUE`] and [`QUEUE_SHARE`] is drained, even a queue of other flows: the sender sends at
-//! a little less than the capacity until the queue is gone. Otherwise another flow could fill a
-//! short queue, and this controller would mistake the losses there for the path's own loss.
+//! While no window is in use, and the path's own loss ratio is known, a long queue (longer than
+//! [`LEAST_QUEUE`] and than [`QUEUE_SHARE`] of a round trip) is drained, even a queue of other
+//! flows: the sender sends at a little less than the capacity until the queue is gone. Otherwise
+//! another flow could fill a short queue, and this controller would mistake the losses there for
+//! the path's own loss.
 //!
 //! [`Trains`] takes over again once our data arrive at nearly the path's capacity and others make
 //! no queue, or once others have made no queue for a long time, whatever our rate.
@@ -59,9 +60,9 @@ use crate::units::{Bytes, Rate};
 
 /// A queue of other flows counts if it is longer than [`LEAST_QUEUE`] seconds and longer than
 /// [`QUEUE_SHARE`] of the round-trip time. While one of our own trains may still be in the queue,
-/// the queue must exceed this by the train's transmission time. A counter rises with each round
-/// that has such a queue, and falls towards zero with each round that has none. Other flows are
-/// detected when the counter reaches [`ENTER_ROUNDS`], if a train has confirmed the capacity
+/// the queue must exceed both limits by the train's transmission time. A counter rises with each
+/// round that has such a queue, and falls towards zero with each round that has none. Other flows
+/// are detected when the counter reaches [`ENTER_ROUNDS`], if a train has confirmed the capacity
 /// meanwhile.
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
@@ -73,8 +74,9 @@ const TRAIN_ROUNDS: u32 = 3;
 /// A train is sent to confirm the capacity only if a train takes less than this share of a round
 /// trip. A longer train overfills a short queue.
 const FITS: f64 = 0.25;
-/// When other flows seem to appear, the next train checks the capacity. If it differs from the
-/// known one by more than this share plus the train's possible error, the path has changed.
+/// When other flows seem to appear, the next train checks the capacity. If the capacity that it
+/// shows differs from the known one by more than this share plus the train's possible error, the
+/// path has changed.
 const CHANGED: f64 = 0.2;
 /// The flow is alone again in two cases. For [`LEAVE_ROUNDS`] rounds in a row, our data arrive at
 /// more than [`ALONE`] of the capacity and others make no queue. Or others make no queue for

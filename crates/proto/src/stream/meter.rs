@@ -38,7 +38,8 @@ struct Counts {
 /// Measures losses, their burst length, and delay variation from packet numbers and stamps.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// A gap after a longer pause than this is an outage, which no code can repair.
+    /// A gap in the packet numbers after a longer pause than this is an outage, which no code can
+    /// repair.
     outage: Span,
     next: u64,
     last: Time,

@@ -280,8 +280,8 @@ impl Sender {
         Some((head, shape))
     }
 
-    /// When [`Sender::poll_transmit`] has the next symbol, or drops a kept frame; `None` until
-    /// another frame is offered.
+    /// When [`Sender::poll_transmit`] has the next symbol, or drops a kept frame; `None` if there
+    /// is nothing to do until another frame is offered.
     pub fn next_wakeup(&self) -> Option<Time> {
         if self.current.is_some() || !self.waiting.is_empty() || self.kept.wants() {
             return Some(self.pacer.next());

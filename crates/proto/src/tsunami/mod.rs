@@ -17,9 +17,10 @@
 //!
 //! The study's troubles, their causes, and the solutions here:
 //! - "Many of the requests were repeats": every report repeated the requests for blocks that were
-//!   already in flight. Here a block is requested again only after two round trips. The sender
-//!   drops a request for a block that waits to be sent or was sent less than a round trip ago. A
-//!   gap counts as missing only after a grace, a wait for reordered datagrams ([`GRACE`]).
+//!   already in flight. Here a block is requested again only after two round trips (at least 5 ms).
+//!   The sender drops a request for a block that waits to be sent or was sent less than a round
+//!   trip ago. A gap counts as missing only after a grace, a wait for reordered datagrams
+//!   ([`GRACE`]).
 //! - "The last block was observed being transmitted 11,876 times": the tool repeats the last
 //!   block without pause until the sender is stopped, because the tool's receiver acts only when
 //!   a datagram arrives. Here the receiver has timers, and the last block is resent only after a
@@ -32,9 +33,9 @@
 //!
 //! Other differences. The tool requests single blocks; this code requests runs of blocks. The tool
 //! truncates its delay to whole microseconds; ours is exact. If nothing arrives for a report
-//! interval, the receiver sends requests on its own. Such requests do not enter the smoothed error
-//! rate unless they ask for a restart: they would slow down a sender that has only paused. If no
-//! rate is given, a rate search finds the target. The delay then begins at the target's delay,
+//! interval, the receiver sends requests on its own. Such requests enter the smoothed error rate
+//! only if they ask for a restart. Otherwise they would slow down a sender that has only paused. If
+//! no rate is given, a rate search finds the target. The delay then begins at the target's delay,
 //! because the search approaches the path's rate from below.
 //!
 //! The tool's client proves that it knows a secret before it may request files. Here the session

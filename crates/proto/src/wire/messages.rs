@@ -287,7 +287,8 @@ pub(super) struct Resend {
     /// Highest packet number received, plus one.
     #[prost(uint64, tag = "2")]
     pub(super) highest: u64,
-    /// The missing blocks; `round` is the number of requests for the buffer.
+    /// The missing blocks; `round` is the number of this request among the requests for the buffer,
+    /// from 1.
     #[prost(message, optional, tag = "3")]
     pub(super) report: Option<Report>,
 }

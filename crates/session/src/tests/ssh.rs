@@ -10,8 +10,8 @@ use tokio::net::unix::pipe;
 use super::*;
 use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
-/// Makes a test process run as the remote side. The value is the range of ports, `FIRST-LAST`, or
-/// `any`.
+/// The environment variable that makes a test process run as the remote side. The value is the
+/// range of ports, `FIRST-LAST`, or `any`.
 const REMOTE_SIDE: &str = "LONGHAUL_TEST_REMOTE_SIDE";
 
 /// Not a test: the scripts below run it as `longhaul serve --ssh`. The test harness prints lines

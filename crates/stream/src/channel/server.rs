@@ -36,7 +36,7 @@ use crate::terms::{self, keys, micros};
 const UNREAD: Duration = Duration::from_secs(60);
 /// Delay of an acknowledgement, to combine several.
 const TAKEN: Duration = Duration::from_millis(10);
-/// A turn of a subscriber takes messages until it has this many bytes.
+/// In one turn, a subscriber gets messages until they have this many bytes together.
 const TOGETHER: usize = 64 << 10;
 
 /// The rooms of a server.
@@ -287,7 +287,9 @@ struct Taking {
     rtt: LeastRtt,
     /// Counts of the sender's datagrams.
     flow: Arc<Counts>,
+    /// Messages that the room refused because it is full.
     refused: u64,
+    /// All messages of the sender, including refused ones.
     count: u64,
 }
 

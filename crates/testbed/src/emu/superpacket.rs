@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Length of the virtio header before every packet.
 pub(super) const DEVICE_HEADER: usize = 10;
 
-/// Maximum bytes of all headers of a packet that can be split.
+/// Maximum bytes of all headers of a packet that can be split, the virtio header included.
 pub(super) const MOST_HEADERS: usize = 256;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -111,6 +111,7 @@ impl Shape {
         sound.then_some(Shape { transport, headers, payload, segment, segments, v6, tcp })
     }
 
+    /// The bytes on the wire of the IP packet with segment `index`.
     pub(super) fn packet_bytes(&self, index: usize) -> u32 {
         let start = index * self.segment;
         (self.headers + self.segment.min(self.payload - start)) as u32

@@ -25,8 +25,8 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Makes `command` enter `namespace` after the fork, with the hostname `name`. `namespace` must
-/// stay open until the spawn.
+/// Makes `command` enter the network namespace `namespace` after the fork, with the hostname
+/// `name`. The descriptor `namespace` must stay open until the spawn.
 pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str) {
     let name = name.as_bytes().to_vec();
     let enter = move || {

@@ -85,7 +85,7 @@ pub struct Transfer {
     pub share: Option<Weight>,
     /// In the simulator: the rate that an earlier copy found on this path, if any.
     pub remembered: Option<Rate>,
-    /// The loss found with `remembered`.
+    /// The path's loss ratio that the earlier copy found together with `remembered`.
     pub remembered_loss: LossRatio,
     /// Bytes of a segment; by default the protocol's. The whole object may be one segment.
     pub segment: Option<Bytes>,
@@ -102,8 +102,8 @@ pub struct Transfer {
     pub reads_disk: bool,
     /// In the simulator: whether a disk is written.
     pub writes_disk: bool,
-    /// 2 or more adds coded symbols to the last rounds, or sends each uncoded block of a small last
-    /// round this many times. By default the protocol's value.
+    /// 2 or more: adds coded symbols to the last rounds or, where chunks cannot be coded, sends
+    /// each block of a small last round this many times. By default the protocol's value.
     pub tail_copies: Option<u32>,
     /// The protocol's settings in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,

@@ -231,8 +231,8 @@ impl FileAsk {
     /// Returns the ranges, each within a file of `size` bytes.
     ///
     /// # Errors
-    /// A range is empty, or extends beyond the file and must not be clipped, or there are too many
-    /// ranges.
+    /// A range is empty, or extends beyond the file although `clip` is not set, or there are too
+    /// many ranges.
     pub fn check(&self, size: u64) -> Result<Vec<Range<u64>>, Error> {
         let wrong = |what: String| Error::new(ErrorKind::Usage, what);
         if self.ranges.len() > MOST_RANGES {

@@ -241,7 +241,7 @@ impl<'a> Attempt<'a> {
         self.transfer(transport, reached, description.zip(first), age).await
     }
 
-    /// Opens the session. Meanwhile, the first flight may leave.
+    /// Opens the session. Meanwhile, the first flight (data sent before the session) may leave.
     async fn open(
         &self,
         reach: &Reach<'_>,
@@ -463,7 +463,8 @@ impl<'a> Attempt<'a> {
             rtt,
             card: protocol.and_then(|_| access::card_towards(peer, datagram)),
         };
-        // With another cipher, the server could not use a first flight.
+        // The size is for the first flight of a later copy. If the session does not use the cipher
+        // of first flights, the server could not use that flight.
         let size = (terms.suite == self.flight_suite()).then(|| (datagram, terms.block(datagram)));
         self.path.set(path.map(|path| path.with_size(size)));
         Ok(terms)

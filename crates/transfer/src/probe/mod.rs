@@ -2,9 +2,10 @@
 //!
 //! Over one session the client requests one measurement after the other. `echo` measures round
 //! trips. `blast` sends datagrams at a rate, and `count` receives them. `stream` measures a stream
-//! at full speed. `client` and `server` are the two sides. A server accepts probes only from
-//! allowed ids. In a session it runs one measurement at a time, for ten seconds at most, and sends
-//! only to the address that the session has validated.
+//! at full speed. `reach` only checks which ports of a server can be reached. `client` and `server`
+//! are the two sides. A server accepts probes only from allowed ids. In a session it runs one
+//! measurement at a time, for ten seconds at most, and sends only to the address that the session
+//! has validated.
 
 mod blast;
 mod client;

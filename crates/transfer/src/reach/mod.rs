@@ -336,7 +336,7 @@ pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error>
     Ok(found.map(|size| size + mtu::packet_overhead(address.ip())))
 }
 
-/// Returns the datagram size for Ethernet.
+/// Returns the UDP payload, in bytes, of a full Ethernet packet (1500 bytes).
 pub(crate) fn usual_datagram(address: IpAddr) -> u16 {
     1500 - mtu::packet_overhead(address)
 }

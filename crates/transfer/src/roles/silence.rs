@@ -50,8 +50,9 @@ impl Silence {
         self.spoke = Some(Instant::now());
     }
 
-    /// Judges both channels; to be called several times a second. `always`: the other end sends
-    /// datagrams at all times, not only if it has data and may send them.
+    /// Judges both channels; to be called several times a second. Fails if the control stream
+    /// works, but datagrams do not arrive. `always`: the other end sends datagrams at all times,
+    /// not only if it has data and may send them.
     pub(super) fn judge(&mut self, board: &Board, rtt: Span, always: bool) -> Result<(), End> {
         let rtt = clock::duration(rtt);
         let passed = self.looked.elapsed().min(MOST_COUNTED);

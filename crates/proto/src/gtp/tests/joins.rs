@@ -1,7 +1,7 @@
 //! Tests of when the receiver requests new rates after flows have joined. All new rates take effect
 //! together, so the sender with the longest round trip gets the first request. A flow whose rate
-//! falls sharply gets its request immediately, to make room for the others. The last tests check
-//! flows on narrow paths that share one link.
+//! falls below a quarter of its old value gets its request immediately, to make room for the
+//! others. The last tests check flows on narrow paths that share one link.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};
@@ -36,7 +36,7 @@ fn a_shorter_round_trip_delays_the_request_by_the_difference() {
 }
 
 #[test]
-fn a_rate_that_falls_below_a_quarter_is_requested_immediately() {
+fn a_rate_below_a_quarter_of_the_old_rate_is_requested_immediately() {
     // Fourteen flows share 96 Mbit/s: 6.9 each, less than a quarter of 48.
     let [near, far] = joined(12, 12);
     assert_eq!(near.since(far), Span::ZERO);

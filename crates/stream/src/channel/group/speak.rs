@@ -191,7 +191,8 @@ mod tests {
         let address = "239.1.2.3:5000".parse().unwrap();
         let group =
             Group { address: GroupAddress::new(address).unwrap(), interface: None, hops: 1 };
-        // The second key of the session has overwritten the first before the sender read the first.
+        // Epoch 1 is the key of the earlier session. The new session's first key (epoch 2) was
+        // overwritten by its second (epoch 3) before the sender read it.
         let [before, second] = [1, 3].map(|number| Epoch::new(number, Suite::Aes128Gcm));
         let place = |epoch: &Epoch, session| {
             let (key, author) = (epoch.of(1), Author::test(1));

@@ -335,8 +335,8 @@ fn settings(transfer: &Transfer) -> impl Iterator<Item = String> {
     })
 }
 
-/// The sending program's limit as a flag with its value; empty without a limit, or if the flow
-/// shares the host.
+/// The sending program's limit as a flag with its value; empty without a limit, or if another flow
+/// also leaves the host.
 fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let full = Bytes::new(u64::from(scenario.mtu) - u64::from(UDP_IP));
     let payload = transfer.block.map_or(full, |block| Bytes::new((block + OVERHEAD).into()));
