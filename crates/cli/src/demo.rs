@@ -29,6 +29,7 @@ const SEED: u64 = 7717;
 const COPY_TAKES: Span = Span::from_secs(6);
 /// Space for the race's file and its copy.
 const CONTEST: Bytes = Bytes::new(400_000_000);
+/// Minimum size of the tree.
 const LEAST: Bytes = Bytes::new(20_000_000);
 
 /// Show a killed and resumed copy, and a race against TCP, on this host

@@ -38,7 +38,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Changes fields of a value: `#[non_exhaustive]` types of other crates permit no literals.
+/// Changes fields of a value: `#[non_exhaustive]` types of other crates permit no struct literals.
 #[cfg(test)]
 macro_rules! but {
     ($base:expr, $($field:ident: $value:expr),* $(,)?) => {{

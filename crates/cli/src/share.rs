@@ -48,15 +48,15 @@ enum What {
     Get(GetArgs),
     /// Set the value of a key, from the command line or from stdin
     Put(PutArgs),
-    /// Print all values below a key, then each change
+    /// Print the value of a key and all values below it, then each change
     Watch(ListArgs),
-    /// List the keys below a key
+    /// List a key and all keys below it
     Ls(ListArgs),
     /// Delete a key
     Rm(RmArgs),
     /// Set values from JSON lines on stdin, in the format of `export`
     Import(OneArgs),
-    /// Write all values below a key as JSON lines
+    /// Write the value of a key and all values below it as JSON lines
     Export(OneArgs),
 }
 
@@ -232,8 +232,8 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps a presence, a value that exists only while the command runs. Returns the reason when the
-/// presence is lost or a signal arrives.
+/// Keeps a presence (a value that exists only while the command runs) until it is lost or a signal
+/// arrives. Returns the reason.
 fn hold(tree: &Tree) -> Error {
     let lost = blocking::wait(tree.share.presence_lost(&tree.key));
     let now = match lost {

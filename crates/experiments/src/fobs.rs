@@ -247,9 +247,9 @@ pub(crate) static FIG2: Experiment = Experiment {
               an acknowledgement at the paper's receiver is not known; the millisecond is an \
               assumption ([fobs-fig1](fobs-fig1.md)).",
     learned: "Greedy sending has a known price: one round trip at full rate, whatever the size of \
-              the object. longhaul wastes {short haul, loss 0 %, the best of them | 1} and {long \
-              haul, loss 0 %, the best of them | 1} %, which is this price alone; the paper's FOBS \
-              wasted 3 %.\n\n\
+              the object. longhaul wastes {short haul, loss 0 %, the best of them | 1} % on the \
+              short haul and {long haul, loss 0 %, the best of them | 1} % on the long haul, which \
+              is this price alone; the paper's FOBS wasted 3 %.\n\n\
               The second price is the packets that the receiver misses while it acknowledges. If \
               an acknowledgement takes a millisecond, one acknowledgement for 2 packets wastes \
               {least [* takes 1 ms, * for 2] / 100} to {most [* takes 1 ms, * for 2] / 100} times \

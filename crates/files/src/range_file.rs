@@ -146,8 +146,7 @@ impl RangeFile {
     }
 
     /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value, from the cache
-    /// `known` if it is there. The value of a file that changed within the last second is not
-    /// cached.
+    /// `known` if it is there. The value is not cached if the file changed within the last second.
     ///
     /// # Errors
     /// As [`RangeFile::read`].

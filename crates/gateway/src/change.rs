@@ -113,7 +113,8 @@ async fn write(
         let is_new = condition::wants_nothing(&headers);
         let mut was_there = None;
         // The lock keeps other requests out. Another program can still change the file between
-        // `judge` and the rename. If the file must be new, most file systems prevent this.
+        // `judge` and the rename. If the file must be new, and another program has created it by
+        // then, most file systems refuse the rename.
         let named = file.finish_if(!is_new, || {
             let lock = naming.lock().unwrap_or_else(PoisonError::into_inner);
             was_there = judge(&place, &headers)?;

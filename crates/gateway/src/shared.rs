@@ -12,8 +12,8 @@ use crate::disk::Disk;
 use crate::tokens::{Right, Token, Tokens};
 use crate::traffic::Traffic;
 
-/// Number of locks of names. While a disk hangs, a request keeps its lock; the more locks there
-/// are, the fewer other names wait for it.
+/// Number of locks of names (see [`Shared::naming`]). Several names share one lock. While a disk
+/// hangs, a request keeps its lock; with more locks, fewer other names wait for this lock.
 const NAMING: usize = 64;
 /// Maximum number of refusals, and of disconnected clients, that are reported in a minute.
 const REPORTS_PER_MINUTE: u32 = 60;
@@ -53,7 +53,8 @@ impl AccessRecord {
         !has_effect && matches!(self.status, 401 | 403)
     }
 
-    /// Returns whether the request has changed the folder.
+    /// Returns whether the request changed the folder and succeeded (status 200 to 299), and its
+    /// client was not disconnected.
     pub fn is_write(&self) -> bool {
         let changes = ["PUT", "MKCOL", "DELETE", "MOVE"].contains(&self.method.as_str());
         changes && self.disconnected_after.is_none() && (200..300).contains(&self.status)

@@ -1,7 +1,7 @@
 //! Quantities with units: a rate is never a bare number.
 //!
-//! `Bytes / Rate = Span`, `Rate × Span = Bytes`, `Bytes / Span = Rate`. Rates and sizes print in
-//! decimal units.
+//! `Bytes / Rate = Span`, `Rate.over(Span) = Bytes`, `Bytes / Span = Rate`. Rates and sizes print
+//! in decimal units.
 
 use core::fmt;
 use core::iter::Sum;

@@ -13,7 +13,8 @@
 //! not shrink the window again. A loss of up to a sixteenth of a round counts as a property of the
 //! path.
 //!
-//! After an earlier transfer over the path, the window may jump (`jump`).
+//! After an earlier transfer over the path, the window may jump to half of the bytes that this
+//! transfer had in flight (see `jump`).
 
 mod jump;
 
@@ -63,7 +64,7 @@ pub(super) struct Window {
     met_the_end: bool,
     /// Whether the previous round shrank the window because of a queue, in which this round waits.
     drains: bool,
-    /// The number of the last packet.
+    /// The number of the last packet sent.
     last: u64,
     /// Since when packets wait for an acknowledgement.
     unacknowledged_since: Option<Instant>,
@@ -109,8 +110,9 @@ impl Window {
         }
     }
 
-    /// Allows a jump to a flight of `bytes` (see `jump`) after a round that confirms the path. The
-    /// number is limited, because it may come from the other side. Clones share the permission.
+    /// Allows a jump to a flight (bytes sent before any is acknowledged, see `jump`) of `bytes`,
+    /// after a round that confirms the path. `bytes` is limited, because the number may come from
+    /// the other side. Clones share the permission.
     pub(super) fn resume(&self, bytes: u64, now: Instant) {
         self.jump.allow(bytes.min(BULK / 2), now);
     }

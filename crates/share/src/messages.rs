@@ -44,8 +44,8 @@ pub struct Begin {
     /// Whether this is the program's first stream.
     #[prost(bool, tag = "2")]
     pub first: bool,
-    /// The value `forgotten` of the last [`Begun`] that the client got while no edit of an earlier
-    /// stream awaited its answer; absent if there was no such `Begun`.
+    /// The value `forgotten` of the last [`Begun`] that arrived while the client had no unanswered
+    /// edit of an earlier stream; absent if no such `Begun` has arrived.
     #[prost(uint64, optional, tag = "3")]
     pub seen: Option<u64>,
 }
@@ -84,8 +84,8 @@ pub struct Watch {
     /// The run of the server to which `revision` refers; 0 for a client without data.
     #[prost(uint64, tag = "3")]
     pub run: u64,
-    /// Whether the server may restart a snapshot before it is complete. If not, the server ends the
-    /// watch when a snapshot falls behind.
+    /// Whether the server may restart a snapshot that is not complete yet. If false, the server
+    /// ends the watch instead.
     #[prost(bool, tag = "4")]
     pub anew: bool,
 }

@@ -95,7 +95,7 @@ impl Location {
         }
     }
 
-    /// Returns the path of the location, on this host or the other.
+    /// Returns the path of the location on its host; for an HTTP address, only the last component.
     pub fn path(&self) -> &Path {
         let (Location::Local(path)
         | Location::Ssh { path, .. }

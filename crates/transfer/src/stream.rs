@@ -68,7 +68,8 @@ impl Connector {
 
 pub(crate) type Sending = (Source, watch::Receiver<Status>);
 
-/// Sends a stream until `finished`.
+/// Sends a stream until `finished` returns the number of its frames, and the server has received
+/// this number.
 pub(crate) fn send_stream(
     connector: &Connector,
     wish: Wish,

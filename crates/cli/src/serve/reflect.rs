@@ -35,7 +35,7 @@ pub(crate) struct ReflectArgs {
     #[arg(long, value_name = "PORT")]
     data_port: Option<u16>,
     /// Allow an id to use rooms (channel=), streams (stream=) and the status, below a prefix:
-    /// ID,channel=rw:/lab,stream=ro. Add link=rw for the id of a reflector that links to this one
+    /// ID,channel=rw:/lab,stream=ro. Add link=rw for the id of a server that links to this one
     #[arg(long, value_name = "ID,channel=rw[:/PREFIX],...", value_parser = access_list::parse)]
     #[arg(required_unless_present_any = ["allow_file"])]
     allow: Vec<Allow>,

@@ -94,7 +94,7 @@ impl Pair {
         Pair::with_rights("", args)
     }
 
-    /// Like [`Pair::with`], with files in memory if enough is free.
+    /// Like [`Pair::with`], with files in memory if enough memory is free.
     pub(crate) fn in_memory(args: &[&str]) -> Pair {
         Pair::within(scratch(), "", args)
     }

@@ -19,8 +19,8 @@ pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped
     inject(call, &format!("delay_exit={micros}"))
 }
 
-/// In each thread of the program, call number `first` of `call` hangs longer than any test. strace
-/// writes `log`, which [`has_hung`] reads.
+/// Like [`slow_calls`], but in each thread of the program, call number `first` of `call` hangs
+/// longer than any test. strace logs the calls to `log`, for [`has_hung`].
 pub(crate) fn hanging_calls(call: &str, first: u32, log: &Path) -> Result<Vec<String>, Skipped> {
     slow_calls(call, 0)?;
     let inject = format!("inject={call}:delay_exit={FOREVER}:when={first}+");
@@ -39,7 +39,8 @@ pub(crate) struct Hanging {
 }
 
 impl Hanging {
-    /// Lets each `call` of the process hang from now on. [`has_hung`] reads `log`.
+    /// Lets each `call` of the process `id` hang from now on. strace logs the calls to `log`, for
+    /// [`has_hung`].
     pub(crate) fn from_now(id: u32, call: &str, log: &Path) -> Result<Hanging, Skipped> {
         slow_calls(call, 0)?;
         let words = strace(call, &format!("inject={call}:delay_exit={FOREVER}"), log);

@@ -133,7 +133,7 @@ fn a_lost_torn_or_damaged_journal_is_rebuilt_from_existing_data() {
         assert!(!copy.plan.compare.is_empty(), "case {number}");
         copy.compare();
         assert_eq!(copy.missing(), (8..16).collect::<Vec<_>>(), "case {number}");
-        // The journal is valid again: another kill loses nothing more.
+        // The journal is valid again: another kill loses no written chunk.
         copy.step(8).unwrap();
         copy.sink.tick(std::time::Instant::now() + Duration::from_secs(2)).unwrap();
         kill(copy);

@@ -5,9 +5,9 @@
 //! the clear and carry no secret. A probe's 80 random bits (flow id and block) must be echoed. An
 //! answer is never longer than its probe, and a port limits its answers per second to each network.
 //!
-//! The block size is fixed when a pass (one flow of a transfer) begins; a size found later applies
-//! to the next pass. [`HoleWatch`] detects a path that starts to drop large datagrams; the next
-//! pass then searches again.
+//! The block size is fixed when a pass (one flow of a transfer) begins; another size needs another
+//! pass. [`HoleWatch`] suspects a path that starts to drop large datagrams. The flow then searches
+//! again, to confirm the suspicion.
 
 use std::net::IpAddr;
 
@@ -151,7 +151,7 @@ impl Search {
     }
 }
 
-/// Detects a path that drops large datagrams while small datagrams pass.
+/// Suspects a path that drops large datagrams while small datagrams pass (a hole).
 #[derive(Clone, Copy, Debug)]
 pub struct HoleWatch {
     arrived: u64,
@@ -173,8 +173,8 @@ impl HoleWatch {
     }
 
     /// Handles a report, which shows that small datagrams pass: of `sent` data datagrams so far,
-    /// `arrived` have arrived. Returns whether the path has a hole: at least 50 have been sent
-    /// since the last arrival, and then none has arrived for four round trips (at least 1 s).
+    /// `arrived` have arrived. Returns whether the path seems to have a hole: at least 50 have been
+    /// sent since the last arrival, and then none has arrived for four round trips (at least 1 s).
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
         // If the reports paused, the network or a host was unavailable: data that were sent
         // meanwhile prove nothing.

@@ -96,7 +96,8 @@ impl Cursor {
     pub fn position(&self) -> u64 {
         match self.mode {
             Mode::Reliable if !self.before.is_empty() => self.next | INCOMPLETE,
-            // After `next`, the keys left in the round would be missing until their next change.
+            // A subscriber that continued at `next` would miss the keys left in the round until
+            // their next change.
             Mode::Latest if !self.due.is_empty() => self.round,
             _ => self.next,
         }

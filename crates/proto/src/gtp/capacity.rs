@@ -5,9 +5,10 @@
 //! its card in steps, and all datagrams of a step get the same arrival time. A train may therefore
 //! have taken one step longer than it seems. A train of many steps is exact enough to show a
 //! ceiling (see below). Without a train C_r doubles in each interval while flows use all of it
-//! without loss. Later C_r rises in small steps while the flows use all of it, and falls to a
-//! ceiling. Near the train's rate C_r rises slowly, because a rate that is too high first fills a
-//! queue, and the queue is noticed late.
+//! without loss. After the first value, C_r rises while the flows use all of it, and falls to a
+//! ceiling. Its steps double while C_r is below nine tenths of the train's rate. Above that, the
+//! steps are small, because a rate that is too high first fills a queue, and the queue is noticed
+//! late.
 //!
 //! A *ceiling* is an upper limit of C_r that was found. After a loss, it is a rate just below the
 //! arrival rate. After a queue grew, it is a rate a few steps below C_r. After a train of many
@@ -52,7 +53,9 @@ impl Trains {
 pub(super) struct Totals {
     /// Rate of received and lost datagrams together.
     pub(super) total: f64,
+    /// Rate of received datagrams.
     pub(super) current: f64,
+    /// Loss ratio of the median flow.
     pub(super) loss: f64,
     /// Requested rate of the flows that cannot be measured yet.
     pub(super) unmeasured: f64,
@@ -117,7 +120,7 @@ pub(super) struct Capacity {
     belief: u64,
     /// Number of intervals for which the ceiling holds, counted from when it was set.
     lasts: u64,
-    /// The shortest queue since C_r began to rise.
+    /// The shortest queue since C_r began to rise, in seconds.
     queue: f64,
     /// Whether the last interval had a loss that the link may not have caused.
     doubted: bool,
@@ -155,8 +158,8 @@ impl Capacity {
         self.found = self.found.max(rules.start_rate);
     }
 
-    /// The share of C_r that may be used. Unless C_r was given, this is at least `fixed`, the sum
-    /// of the rates that users fixed.
+    /// The usable rate: C_r times the share of it that may be used. If C_r was found, the usable
+    /// rate is at least `fixed`, the sum of the rates that users fixed.
     pub(super) fn rate(&self, fixed: f64) -> f64 {
         self.given.map_or((self.found * self.share).max(fixed), |given| given * self.share)
     }
@@ -184,7 +187,8 @@ impl Capacity {
         self.given.is_none() && self.searching
     }
 
-    /// Returns whether C_r changed.
+    /// Raises C_r to the certain part of a train's `rate`, if this part is above C_r. The host read
+    /// the train in `steps` steps. Returns whether C_r changed.
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);
@@ -255,8 +259,8 @@ impl Capacity {
         if self.searching {
             self.found *= self.tuning.search;
         } else if self.share == 1.0 {
-            // With a `receive-share` below 1, requests never fill the link, so nothing would show
-            // the link's limit.
+            // With a `receive-share` below 1, C_r does not rise: requests never fill the link, so
+            // nothing would show the link's limit.
             let Tuning { train, below_ceiling, step_growth, past, .. } = self.tuning;
             let goal = self.several.map_or(self.shown, |trains| trains.sum) * train;
             let is_far = goal.is_finite() && self.found < goal;

@@ -7,7 +7,7 @@
 //! > by central scheduler. (section 4.1)
 //!
 //! With `delay-control` a queue counts like loss: the part of the queueing delay beyond the allowed
-//! delay, as a share of the round-trip time.
+//! delay, as a share of the path's round-trip time with empty queues.
 
 use super::options::Rules;
 use crate::time::{Span, Time};
@@ -49,13 +49,14 @@ impl Controller {
     }
 }
 
-/// The round-trip time of the path with empty queues.
+/// The round-trip time of the path with empty queues: the shortest of two successive windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathRtt {
     now: Span,
     /// The shortest round-trip times of the current window and of the window before it.
     shortest: [Span; 2],
     began: Time,
+    /// The length of a window.
     age: Span,
 }
 
@@ -103,8 +104,8 @@ mod tests {
     #[test]
     fn the_requested_rate_follows_the_papers_rule_step_by_step() {
         let mut sfc = Controller::new(100e6);
-        // Loss, and the rate in Mbit/s after this loss, worked by hand: 4 % loss reduces by 2 %,
-        // 60 % by 12.5 %.
+        // Loss, and the rate in Mbit/s after this loss, worked by hand: a loss of 4 % reduces the
+        // rate by 2 %, a loss of 60 % by 12.5 %.
         for (loss, rate) in [
             (0.0, 100.0),
             (0.04, 98.0),

@@ -1,7 +1,8 @@
-//! Plans a stream for the measured path: its way to meet the deadline ([`Way`]), its rate, and the
-//! number of repair datagrams for each frame. Payloads are several frames sent as one object,
-//! repair resends lost datagrams, and code sends each frame with an erasure code. A datagram
-//! carries one symbol: a piece of a frame, or a repair.
+//! Plans a stream for the measured path: the way ([`Way`]) in which the stream meets its deadline,
+//! the rate, and the number of repair datagrams for each frame. There are three ways: payloads
+//! (several frames are sent as one object), repair (lost datagrams are resent), and code (each
+//! frame is sent with an erasure code). A datagram carries one symbol: a piece of a frame, or a
+//! repair.
 
 use super::choose::{Choice, Needs, Path, Way, choose, payload_time, repair_time};
 use crate::fec::Losses;
@@ -22,7 +23,7 @@ pub struct Plan {
     pub way: Way,
     /// UDP payload a second while a frame is being sent.
     pub rate: Rate,
-    /// Repairs of a frame of full length.
+    /// Number of repair datagrams of a frame of full length.
     pub repairs: u16,
     /// The losses that the repairs cover.
     pub losses: Losses,

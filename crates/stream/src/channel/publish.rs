@@ -473,8 +473,8 @@ pub(super) async fn carry(
 ) -> Result<(), Error> {
     let silent = silence(rtt);
     tokio::pin!(silent);
-    // `sent`: messages at the front of `untaken` sent on this connection. `taken`: acknowledged
-    // messages.
+    // `sent`: messages at the front of `untaken` that were sent on this connection. `taken`:
+    // messages acknowledged on this connection.
     let (mut sent, mut taken) = (0, 0);
     loop {
         while writer.queued() < TOGETHER {

@@ -22,7 +22,7 @@ pub struct EmulationSpec {
     pub hosts: Vec<String>,
     /// Routers, one-way links, given routes. Packets without a route are dropped.
     pub network: Network,
-    /// The largest IP packet, at least 1280 for IPv6.
+    /// The largest IP packet in bytes, at least 1280 for IPv6.
     pub mtu: u16,
     /// The seed of all random losses and delays. The programs' timing may still differ.
     pub seed: u64,

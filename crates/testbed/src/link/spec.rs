@@ -79,8 +79,8 @@ pub struct Reorder {
 /// A scheduled change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The time, on the caller's clock. A rate also applies to packets in the queue; other changes
-    /// apply to packets that enter later.
+    /// The time, on the caller's clock. A new rate also applies to packets in the queue; other
+    /// changes apply to packets that enter later.
     pub at: Time,
     /// The change.
     pub change: Change,

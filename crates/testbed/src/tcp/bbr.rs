@@ -21,8 +21,8 @@ const MARGIN: f64 = 0.99;
 const RATE_ROUNDS: u64 = 10;
 const MIN_RTT_LASTS: Span = Span::from_secs(10);
 const PROBE_RTT_LASTS: Span = Span::from_millis(200);
-/// The minimum window, except after a timeout and in the first round of a recovery; the maximum in
-/// a round-trip probe.
+/// The minimum window in segments, except after a timeout and in the first round of a recovery; the
+/// maximum in a round-trip probe.
 const LEAST: u32 = 4;
 /// Start-up ends after this many rounds without enough growth.
 const FULL_ROUNDS: u32 = 3;
@@ -67,15 +67,23 @@ pub(super) struct Bbr {
     /// largest to the smallest.
     rates: VecDeque<(u64, f64)>,
     round: u64,
+    /// The round ends with the acknowledgement of a segment that was sent after this many
+    /// deliveries.
     round_ends: u64,
     round_starts: bool,
+    /// The smallest round-trip time, and when it was measured.
     min_rtt: Option<(Span, Time)>,
+    /// The rate at the last sufficient growth, and the number of rounds since then.
     full: (f64, u32),
+    /// The position in [`CYCLE`], and when it was reached.
     cycle: (usize, Time),
+    /// When the round-trip probe may end, and whether a round has passed since its start; `None`
+    /// until few enough segments are in flight.
     probe_rtt: Option<(Time, bool)>,
     /// The window before a recovery or a round-trip probe.
     saved: u32,
     in_recovery: bool,
+    /// Whether the first round of a recovery runs.
     conserves: bool,
     pace: Option<f64>,
     initial: u32,

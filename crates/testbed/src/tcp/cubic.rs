@@ -20,7 +20,7 @@ const C: f64 = 0.4;
 const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
 /// Linux's clock tick, at 250 Hz.
 const TICK: Span = Span::from_millis(4);
-/// The update interval while the window does not change.
+/// The shortest time between two updates of N while the window does not change.
 const LOOK_EVERY: Span = Span::from_millis(32);
 /// Before the first loss and after a timeout, the window grows by at least a 20th per round trip.
 const FIRST_EVERY: u32 = 20;
@@ -35,7 +35,7 @@ pub(super) struct Cubic {
     /// reduction and after a timeout.
     max: u32,
     epoch: Option<Epoch>,
-    /// Arrivals per increment of the window.
+    /// Arrivals per increment of the window: N.
     every: u32,
     /// The window at the last update.
     seen: u32,
@@ -113,6 +113,7 @@ impl Cubic {
         }
     }
 
+    /// Returns the window after a loss.
     pub(super) fn on_loss(&mut self, window: u32) -> u32 {
         // RFC 9438, 4.7, fast convergence.
         self.max = match window < self.max {
@@ -123,7 +124,8 @@ impl Cubic {
         scaled(window, BETA, PARTS).max(2)
     }
 
-    /// RFC 9438, 4.8: after a timeout the curve restarts where slow start ends.
+    /// RFC 9438, 4.8: after a timeout the curve restarts where slow start ends. Returns the window
+    /// at which slow start ends.
     pub(super) fn on_timeout(&mut self, window: u32) -> u32 {
         let threshold = self.on_loss(window);
         *self = Cubic::default();

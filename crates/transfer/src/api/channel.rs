@@ -74,8 +74,8 @@ pub struct ChannelSettings {
     /// The code, for the mode `Datagram`, and for a sender in the mode `Multicast`.
     pub code: ChannelCode,
     /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
-    /// the server, up to the Ethernet size (it fits every Ethernet path). The mode `Multicast` then
-    /// always uses the Ethernet size.
+    /// the server, up to the Ethernet size (the largest size that fits every Ethernet path). The
+    /// mode `Multicast` then always uses the Ethernet size.
     pub datagram: Option<u16>,
     /// Name of the interface of this host that leads to the group, in the mode `Multicast`. `None`
     /// uses the interface that leads to the server.

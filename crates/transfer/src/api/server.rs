@@ -352,7 +352,7 @@ pub struct ServerControl {
 
 impl ServerControl {
     /// Replaces the list of clients. A running request, such as a transfer, ends if its client has
-    /// lost the right, or now has a different folder. The client gets this reason.
+    /// lost the right to it, or now has a different folder. The client gets this reason.
     ///
     /// # Errors
     /// A folder of the list does not exist, or the list contains an id twice (the old list stays);

@@ -8,7 +8,7 @@ pub struct Probe {
     /// The probe's id in key derivation; random.
     #[prost(fixed64, tag = "1")]
     pub probe: u64,
-    /// The flow on which the server echoes; random.
+    /// The flow on which the server answers the questions that measure the round-trip time; random.
     #[prost(fixed32, tag = "2")]
     pub flow: u32,
     /// The cipher of the datagrams, by name; never `auto` or `none`.
@@ -90,8 +90,9 @@ pub struct ProbeCount {
     /// Bytes of UDP payload received; for a stream, bytes of content after the first `ChunkPiece`.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// Bits a second from the first arrival to the last, without the bytes of the first arrival. If
-    /// all datagrams arrived at once: all their bytes divided by the time of sending.
+    /// Bits a second from the first batch of datagrams (of a stream: the first piece) to the last,
+    /// without the bytes of the first. If all datagrams arrived in one batch: all their bytes
+    /// divided by the time of sending.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after a datagram that was sent later.

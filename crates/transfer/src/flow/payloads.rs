@@ -8,8 +8,8 @@
 //! A pass is one run over the missing chunks. A pass reads and hashes a chunk in parts of [`PART`]
 //! bytes, as the blocks of the chunk are needed. To read and hash a whole chunk at once would take
 //! a millisecond or more; in this time a short queue on the path may run empty. The chunk stays in
-//! a buffer until another chunk is begun. If one of its blocks is needed later, only this block is
-//! read.
+//! a buffer until another chunk is begun. If a block of the earlier chunk is needed after that,
+//! only this block is read.
 
 use std::ops::Range;
 use std::sync::Once;

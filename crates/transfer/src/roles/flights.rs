@@ -1,4 +1,4 @@
-//! Tests: data that leave before the session is open.
+//! Tests of the first flight: data that leave before the session is open.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use longhaul_proto::units::Bytes;
 
 const FLOW: FlowId = FlowId(9);
 
-/// Terms with a protocol, over a path that an earlier copy found.
+/// Terms with a protocol, over a path that an earlier copy measured.
 fn base(session: &Session) -> Terms {
     let rate = Rate::from_mbps(400);
     let remembered = Remembered { rate, rtt: Span::from_millis(20), loss: LossRatio::NONE };
@@ -70,7 +70,7 @@ async fn send(
 ) -> Result<Outcome, End> {
     let (_stream_ends, streams) = mpsc::unbounded_channel();
     let mut wire = Wire::new(session, MessageCharge::alone());
-    // As in a copy: the port may still know the flow of a recalled flight.
+    // A recalled flight gets another flow, as in a copy: the port may still know its first flow.
     let flow = terms.flight.as_ref().map_or(FlowId(10), |flight| flight.flow);
     let end = SendingRole {
         wire: &mut wire,
@@ -136,8 +136,8 @@ async fn next(reader: &mut FrameReader) -> Message {
     }
 }
 
-/// Returns the flows of the passes that a sender announces to a receiver whose plan has this
-/// answer to the first flight.
+/// Returns the flows of the passes that a sender announces to a receiver whose plan accepts the
+/// first flight, or refuses it without `takes_flight`.
 async fn passes(takes_flight: bool) -> Vec<u32> {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let (from, to) = (port(), port());
@@ -252,7 +252,7 @@ fn a_receiver_that_takes_no_first_flight_gets_another_pass() {
 }
 
 #[test]
-fn only_the_transfer_that_tells_the_secret_can_read_a_first_flight() {
+fn a_first_flight_can_be_read_only_with_the_secret_of_its_transfer() {
     on_local_set(async {
         let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
         let recorder = UdpSocket::bind((LOOPBACKS[0], 0)).unwrap();

@@ -416,7 +416,7 @@ impl Running<'_, '_> {
         self.carried = Some(match self.end.terms.protocol {
             Some(row) => {
                 let terms = &self.end.terms;
-                // Later passes search for their rate anew: the remembered one may be wrong.
+                // Later passes search for their rate anew: the remembered rate may be wrong.
                 let remembered = terms.remembered.filter(|_| self.number == 0);
                 let card = terms.card;
                 let setup = Setup { card, remembered, ..terms.setup(flow, layout) };

@@ -37,9 +37,10 @@ pub(crate) struct Terms {
     /// The protocol; `None` if the chunks go over streams.
     pub(crate) protocol: Option<&'static Row>,
     pub(crate) settings: Settings,
-    /// Number of streams for chunks, besides the control stream. If zero, the control stream
-    /// carries the chunks.
+    /// Without `protocol`: number of streams for chunks, besides the control stream. If zero, the
+    /// control stream carries the chunks.
     pub(crate) streams: u32,
+    /// Whether trials during the copy find the best number of streams.
     pub(crate) try_streams: bool,
     pub(crate) rate: Option<Rate>,
     pub(crate) rate_limit: Option<Rate>,

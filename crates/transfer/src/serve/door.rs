@@ -46,8 +46,8 @@ pub(super) struct Right {
     /// The needed access to files; `None` if the request is not for files.
     access: Option<Access>,
     /// The keyword of a service other than files. The client's right to this service must stay the
-    /// same. If this and `access` are `None`, the client needs only an entry whose folder stays the
-    /// same.
+    /// same. If `word` and `access` are `None`, the client needs only an entry whose folder stays
+    /// the same.
     word: Option<&'static str>,
 }
 

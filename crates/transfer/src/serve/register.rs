@@ -107,7 +107,7 @@ impl Entry {
 
 impl Registered<'_> {
     /// Ends the transfer that this transfer resumes. Also ends older transfers of the same client
-    /// into the same destination, if their connections no longer answer. Waits at most [`ASKED`]
+    /// into the same destination, if their clients no longer answer. Waits at most [`ASKED`]
     /// for each answer and for each end. To be called before this transfer writes. Returns whether
     /// an older transfer of any client into the same destination continues because its client still
     /// answers.

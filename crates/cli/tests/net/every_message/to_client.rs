@@ -31,9 +31,10 @@ use crate::rig::{DEADLINE, scratch};
 enum Moment {
     /// Instead of an offer.
     Pull,
-    /// After the offer, if datagrams carry the chunks.
+    /// After the offer and the announcement of a pass, if datagrams carry the chunks.
     ByDatagrams,
-    /// After the offer, if streams carry the chunks; the rest of the copy is honest.
+    /// After the offer and the announcement of a pass, if streams carry the chunks; the rest of the
+    /// copy is honest.
     Whole,
     /// Instead of a plan.
     Push,
@@ -252,7 +253,8 @@ fn options(moment: Moment, folder: &Path, (address, id): &(SocketAddr, String)) 
 }
 
 /// Tells all lies. After each lie the client must continue or end with an error of limited length.
-/// A pulled copy that the client reports as complete must equal the server's description.
+/// After a pull that ends without an error, the client must have exactly the server's file, or no
+/// file and a report that the file failed.
 fn tell_all(moment: Moment, lies: Vec<Lie>) {
     let scratch = scratch();
     let folder = scratch.path();

@@ -21,9 +21,9 @@ enum Moment {
     Pull,
     /// Instead of an offer.
     Push,
-    /// After an offer, if datagrams carry the chunks.
+    /// After an offer and the announcement of a pass, if datagrams carry the chunks.
     ByDatagrams,
-    /// After an offer, if streams carry the chunks.
+    /// After an offer and the announcement of a pass, if streams carry the chunks.
     ByStream,
 }
 
@@ -59,8 +59,9 @@ impl Moment {
     }
 }
 
-/// Sends lies until the server ends the session. Returns the last lie and the server's reason, or
-/// `None` if this function ends the session first.
+/// Sends lies until the server ends the session; at the moments `First` and `Probed`, only one lie.
+/// Returns the last lie and the server's reason, or `None` if the server has not ended the
+/// session.
 async fn tell(
     mut session: Session,
     moment: Moment,

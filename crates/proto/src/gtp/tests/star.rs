@@ -23,12 +23,15 @@ use crate::wire::{Control, Request};
 const BLOCK: u32 = 1000;
 const OVERHEAD: Bytes = Bytes::new(32);
 
+/// How a sender breaks the protocol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lie {
     /// For each requested datagram, sends this many additional ones with a block that was not
     /// requested.
     Unrequested(u32),
+    /// Offers this round-trip time instead of the true one.
     Rtt(Span),
+    /// Offers this rate limit.
     Limit(Rate),
     /// Reverses the order of the datagrams of each poll.
     Backwards,
@@ -133,7 +136,7 @@ impl Star {
         Setup { overhead: OVERHEAD, settings, ..setup }
     }
 
-    /// Adds a sender with an object of this many megabytes.
+    /// Adds a sender with an object of `megabytes`, over a path of `rtt` milliseconds.
     pub(super) fn join(&mut self, flow: u32, rtt: u64, megabytes: u64) -> &mut Path {
         let setup = self.setup(flow, rtt, megabytes);
         self.join_with(&setup)
@@ -159,6 +162,7 @@ impl Star {
         self.paths.entry(setup.flow.0).or_insert(path)
     }
 
+    /// When the receiving host reads a datagram that arrives at the time `at`.
     fn seen(&self, at: Time) -> Time {
         let after = |at: Time, step: Span| {
             let past = at.as_nanos() % step.as_nanos().max(1);

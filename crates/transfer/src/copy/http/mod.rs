@@ -33,8 +33,8 @@ use crate::summary::Summary;
 
 /// Maximum number of versions to try, if the file changes during the copy.
 const MOST_VERSIONS: u32 = 4;
-/// Maximum number of passes without a lost connection. Chunks that cannot be synced need another
-/// pass.
+/// Maximum number of successive passes without a lost connection. A pass reads all missing chunks.
+/// Chunks that cannot be synced need another pass.
 const MOST_PASSES: u32 = 4;
 /// A connection that delivers no data for this long is retried; the stall limit applies instead if
 /// it is shorter.
@@ -72,7 +72,8 @@ pub(super) fn copy(
         },
     )
     .map_err(error)?;
-    // A pass applies the stall limit, so the time between two attempts does not count.
+    // `None`: no stall limit for the whole copy. Each pass applies the limit, so the time between
+    // two attempts does not count.
     ToFiles::run(options, observer, cancel, None, move |files| {
         Fetching { files, client, connections, lost_since: None, pause: FIRST_PAUSE }.run()
     })
