@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn <<<<<<< /tmp/tmpy2g8m1x7 a_report_confirms_the_rate_by_a_later_train_or_if_the_first_train_can_have_arrived_untimed()
+    fn a_report_confirms_the_rate_by_a_later_train_or_if_the_first_train_can_have_arrived_untimed()
     {
         let later = |micros| {
             let (bytes, span) = (Bytes::new(31 * 1250), Span::from_micros(micros));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_that_confirms_the_remembered_rate_opens_a_whole_round_trip_at_most() ======= a_receipt_that_confirms_the_remembered_rate_allows_one_more_round_trip_at_most() >>>>>>> /tmp/tmpdca2rx_h {
+    fn a_receipt_that_confirms_the_remembered_rate_allows_one_more_round_trip_at_most() {
         let train = |nanos| {
             let (bytes, span) = (Bytes::new(31 * 1250), Span::from_nanos(nanos));
             Some(Train { first: PacketNumber(0), bytes, span, steps: 31 })
