@@ -20,7 +20,7 @@ use crate::counters::board::Board;
 use crate::error::Error;
 use crate::flow::feedback::Feedback;
 use crate::flow::outbox::Outbox;
-use crate::flow::payloads::Payloads;
+use crate::flow::payloads::{Payloads, prepare_code};
 use crate::flow::send::{self, Done, SendCommand, SendPass, SenderEvent};
 use crate::write::skip::blocks_within;
 
@@ -59,6 +59,10 @@ impl FlowEnds {
         if datagram > LARGEST_WHOLE {
             // If this fails, the kernel refuses the first large datagram; smaller ones follow.
             let _ = port.socket().allow_fragments();
+        }
+        // The remembered path loses datagrams, so symbols will be needed.
+        if core.uses_coded() && terms.remembered.is_some_and(|path| path.loss.get() > 0.0) {
+            prepare_code();
         }
         let keys = terms.keys(flow).sending_end();
         let pass = SendPass {
