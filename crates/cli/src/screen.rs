@@ -26,7 +26,7 @@ pub(crate) struct Show {
     pub(crate) verbose: bool,
     /// Only errors.
     pub(crate) quiet: bool,
-    /// Not even errors, because the reader of the events prints them.
+    /// Not even errors: the host that started this copy reads the events and prints the errors.
     pub(crate) silent: bool,
     /// The kind of summary; a dry run prints names on stdout.
     pub(crate) kind: Kind,
@@ -63,7 +63,7 @@ struct State {
 }
 
 impl Screen {
-    /// Cancelling `cancel` ends a pending question.
+    /// Cancelling `cancel` ends a pending question (whether to trust a new server).
     pub(crate) fn new(show: Show, cancel: CancelHandle) -> Screen {
         let meter = Meter::new(show.progress);
         let state = Mutex::new(State { meter, json_last: None, resumed: None });

@@ -210,8 +210,8 @@ pub(crate) static FEC: Experiment = Experiment {
               {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, and plain UDP \
               delivers {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %. XOR of 3 \
               delivers {100/s, 100 ms, loss 3 %, XOR 3 | in time | simulated | 1} % for {100/s, \
-              100 ms, loss 3 %, XOR 3 | bytes beyond UDP | simulated | 0} % more bytes. \
-              Reed-Solomon with 2 repairs for 4 updates delivers {100/s, 100 ms, loss 3 %, \
+              100 ms, loss 3 %, XOR 3 | bytes beyond UDP | simulated | 0} % more bytes than \
+              UDP. Reed-Solomon with 2 repairs for 4 updates delivers {100/s, 100 ms, loss 3 %, \
               Reed-Solomon 4+2 | in time | simulated | 1} %. A lost TCP segment delays all updates \
               that follow it within a round trip, so TCP has the lowest share here. If packets are \
               lost three in a row on average, XOR of 3 falls to {100/s, 100 ms, loss 3 %, 3 in a \

@@ -1,4 +1,5 @@
-//! Chunks of files in memory, up to a limit. The least recently used chunks are dropped first.
+//! Chunks of files in memory, up to a number of bytes. The least recently used chunks are dropped
+//! first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

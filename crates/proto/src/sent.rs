@@ -1,11 +1,13 @@
 //! Departure times of datagrams. A pulse (the receiver's periodic report) echoes the number of a
-//! datagram; the time since that datagram left, less the echo's age, is the round-trip time.
+//! datagram, with an age: the time from the datagram's arrival to the pulse. The time since the
+//! datagram left, less this age, is the round-trip time.
 
 use alloc::collections::VecDeque;
 
 use crate::time::{Span, Time};
 use crate::wire::{Echo, PacketNumber};
 
+/// Maximum number of entries.
 const CAPACITY: usize = 4096;
 /// An entry covers the bursts of 1/`RESOLUTION` of a round trip.
 const RESOLUTION: u64 = 256;
@@ -14,6 +16,7 @@ const RESOLUTION: u64 = 256;
 pub(crate) struct SentLog {
     /// Oldest first: the number after the entry's last datagram, and when its first burst left.
     bursts: VecDeque<(u64, Time)>,
+    /// The number of the oldest entry's first datagram.
     first: u64,
 }
 

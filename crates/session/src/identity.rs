@@ -25,7 +25,7 @@ pub(crate) const KEY_FILE: &str = "identity.key";
 /// The bytes before the seed of an Ed25519 key in PKCS#8 version 1 (RFC 8410, section 7).
 const PKCS8_HEAD: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// Maximum size of a key file.
+/// Maximum number of bytes that are read from a key file.
 const LONGEST_KEY_FILE: u64 = 4096;
 
 /// An Ed25519 key pair, shared by clones.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{hex, json};
 
-/// Returns the line of a value. A value that is not UTF-8 also has the field `value_hex`, with its
-/// bytes.
+/// Returns the line of a value. If the value is not UTF-8, the line also has the field `value_hex`,
+/// with the bytes of the value.
 pub(super) fn value(key: &str, value: &SharedValue) -> String {
     let mut line = json!({"event": "value", "key": key, "version": value.version});
     json::put_path(&mut line, "value", Path::new(OsStr::from_bytes(&value.bytes)));

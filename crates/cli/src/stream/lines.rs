@@ -20,7 +20,8 @@ impl Lines {
         Lines { notes }
     }
 
-    /// Prints the number of receivers and the repair method; as JSON, also the measured path.
+    /// Prints the number of receivers and the repair method; as JSON, also the rate, and the path's
+    /// round-trip time, jitter and loss.
     pub(super) fn way(self, sent: &StreamSent) {
         if self.notes.json {
             console::out(json!({

@@ -1,6 +1,6 @@
 //! Test frames: each starts with its number, which determines the other bytes.
 
-/// Frame `number`, of `length` bytes.
+/// Returns test frame `number`, of `length` bytes.
 pub(super) fn frame(number: u64, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length + 8);
     let mut word = number;
@@ -12,7 +12,7 @@ pub(super) fn frame(number: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+/// Returns the first output of SplitMix64 (Steele, Lea and Flood 2014) with the seed `word`.
 fn next(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,7 +20,7 @@ fn next(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Whether `bytes` are a test frame; false below 8 bytes.
+/// Whether `bytes` are a test frame; false for fewer than 8 bytes.
 pub(super) fn is_right(bytes: &[u8]) -> bool {
     let mut words = bytes.chunks(8);
     let Some(Ok(first)) = words.next().map(<[u8; 8]>::try_from) else { return false };

@@ -326,7 +326,7 @@ fn events_and_the_content_do_not_share_standard_output() {
 }
 
 #[test]
-fn if_its_server_is_killed_a_copy_into_a_pipe_reports_that_it_cannot_resume() {
+fn a_copy_into_a_pipe_reports_that_it_cannot_resume_after_its_server_is_killed() {
     let mut pair = Pair::new();
     fs::write(pair.there.join("x"), bytes(20 << 20, 5)).expect("a new file");
     let there = pair.at("x");

@@ -1,4 +1,4 @@
-//! A server and its service manager, and its unit for systemd.
+//! A server's messages to its service manager, and the systemd unit of the server.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;

@@ -5,7 +5,8 @@ use super::faults::{serve_slowly, slow_disk};
 use crate::rig::slow::slow_calls;
 use crate::rig::{Ended, Pair, bytes, need, write};
 
-/// Pushes an object without `--rate`.
+/// Pushes an object of `len` bytes without `--rate`. The server runs under the command `slow`
+/// (strace, which delays system calls) with 32 MiB of memory.
 fn push_to(slow: &[String], len: usize) -> Ended {
     let mut pair = Pair::in_memory(&[]);
     let content = bytes(len, 5);

@@ -128,7 +128,7 @@ fn link_is_given_up(fault: Fault) {
     fault.set(true, &relay, b.child());
     speakers[0].say("meanwhile");
     hears(&mut subscribers[0], "meanwhile");
-    // The link has two streams.
+    // The link has two streams, so the server ends two.
     given_up(&mut a, "room");
     given_up(&mut a, "room");
     fault.set(false, &relay, b.child());
@@ -180,7 +180,7 @@ fn a_subscriber_whose_long_messages_and_repairs_fill_its_path_delays_no_other_cl
     let words = [&["channel", "receive", "--json", &id, &url], &hostile[..]].concat();
     let mut hostile = wan.run("a", &wan.client.command(words));
     hostile.event(|event| event["event"] == "joined");
-    // These clients do not use the path.
+    // These senders do not use the subscriber's path.
     let send = |room: &str| {
         let url = format!("{url}{room}");
         let read = ["sh", "-c", "exec \"$@\" < object", "sh"];

@@ -9,7 +9,8 @@ const CRATES: [&str; 6] = ["text", "net", "files", "session", "transfer", "longh
 const COMMAND: [&str; 3] =
     ["\" serve --ssh\"", "\" --ports {first}-{last}\"", "[\"--rooms\".to_owned()"];
 
-/// Whether a line has a flag in a literal. Code itself has no `--` before a letter.
+/// Whether a line has a flag in a literal. This need not look for quotes, because code outside of
+/// literals and comments has no `--` before a letter.
 fn names_a_flag(line: &str) -> bool {
     let code = line.trim_start();
     if code.starts_with("//") || COMMAND.iter().any(|command| code.contains(command)) {

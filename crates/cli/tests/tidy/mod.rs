@@ -67,7 +67,7 @@ impl Text {
             || parts.iter().any(|part| self.path.contains(part))
     }
 
-    /// The lines before the module of unit tests.
+    /// The lines before the unit tests in this file; all lines if this file has none.
     fn code(&self) -> Vec<&str> {
         let lines: Vec<&str> = self.text.lines().collect();
         let test = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].contains("mod ");

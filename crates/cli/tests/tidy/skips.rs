@@ -2,13 +2,13 @@
 
 use super::{none, sources};
 
-/// Lines on which a test function returns without a value.
+/// Numbers of the lines on which a test function returns without a value.
 fn returns(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let is_test = |line: &str| line == "#[test]" || line.starts_with("#[tokio::test");
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate().filter(|(_, line)| is_test(line.trim())) {
-        // Relies on rustfmt's layout.
+        // rustfmt indents the closing brace of a function like its attribute.
         let closing = format!("{}}}", " ".repeat(line.len() - line.trim_start().len()));
         let body = lines.iter().enumerate().skip(start).take_while(|(_, line)| **line != closing);
         let returns =
@@ -30,6 +30,7 @@ fn a_test_returns_early_only_through_the_need_macro_which_prints_the_reason() {
 #[test]
 fn only_the_module_for_skips_prints_that_a_test_is_skipped() {
     let word = ["SKIP", "PED"].concat();
+    // The second file does not print the word, but looks for it in the output of a test.
     let allowed = ["crates/testbed/src/skip.rs", "crates/cli/tests/files/on_disk.rs"];
     let all = sources().into_iter().filter(|file| file.text.contains(&word));
     let found: Vec<String> = all.map(|file| file.path).collect();

@@ -26,7 +26,8 @@ impl Left {
         }
     }
 
-    /// Returns whether `found` has a record and is unchanged since then; removes the record.
+    /// Returns whether `found` has a record and has not changed since the record was made. Removes
+    /// the record.
     pub(super) fn take(&self, found: &Attributes) -> bool {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.remove(&found.identity) == Some(found.modified)

@@ -37,7 +37,8 @@ pub enum ShapeError {
     Originals(u16),
     /// The number of repairs is above [`MAX_REPAIRS`], or for XOR above the number of originals.
     Repairs(u16),
-    /// The length of a symbol is zero, or for Reed–Solomon odd: its elements have 16 bits.
+    /// The length of a symbol in bytes is zero, or odd for Reed–Solomon, whose elements have 16
+    /// bits.
     Symbol(u16),
     /// The block has more bytes than [`MAX_BLOCK`].
     Block(usize),
@@ -69,7 +70,8 @@ impl core::fmt::Display for ShapeError {
 impl core::error::Error for ShapeError {}
 
 impl Shape {
-    /// A block of `originals` and `repairs`, each `symbol` bytes long.
+    /// A block of `originals` original symbols and `repairs` repair symbols, each `symbol` bytes
+    /// long.
     ///
     /// # Errors
     /// [`ShapeError`] if a number is out of its limits.

@@ -1,11 +1,12 @@
 //! The content of a FOBS acknowledgement, the receiver's report of arrived and missing blocks. An
 //! acknowledgement takes as many messages as the changes need.
 //!
-//! A segment is divided into cells of [`CELL`] blocks. A cell is reported in [`REPEATS`]
-//! acknowledgements after its last arrival. Repeated blocks count as arrivals, because the sender
-//! does not know that they arrived before. A message begins with a changed cell and covers as many
-//! cells from there on as it can hold, at most [`SPAN`]. From time to time the receiver also
-//! reports unchanged cells, in turn.
+//! A segment (part of the object) is divided into cells of [`CELL`] blocks. A cell changes when one
+//! of its blocks arrives, and is then reported in the next [`REPEATS`] acknowledgements. A block
+//! that arrives again also changes its cell, because the sender does not know that the block
+//! arrived before. A message begins with a changed cell and covers as many cells from there on as
+//! it can hold, at most [`SPAN`]. From time to time the receiver also reports unchanged cells, in
+//! turn.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -77,7 +78,9 @@ impl PendingReports {
         self.changed.insert((segment, 0), REPEATS);
     }
 
-    /// Begins an acknowledgement; with `again` it also repeats some unchanged cells.
+    /// Begins an acknowledgement. With `again`, it also reports the cell whose turn it is, changed
+    /// or not. If no block of this cell or of a later cell has arrived, the turn passes to the next
+    /// segment, without a cell.
     pub(super) fn begin(&mut self, again: bool) {
         self.continues_at = Some((0, 0));
         let from = self.turn.0;
@@ -148,8 +151,8 @@ impl PendingReports {
 }
 
 impl Open {
-    /// A report on the cells from `cell` on, up to the size of a message; a cell is included
-    /// completely or not at all.
+    /// Returns a report on the cells from `cell` on, as many as a message holds. The report ends at
+    /// `reach` or at the end of a cell.
     fn report(&self, segment: u32, cell: u32, tally: &Tally) -> Report {
         let from = cell * CELL;
         let to = self.reach.min(from.saturating_add(CELL * SPAN));

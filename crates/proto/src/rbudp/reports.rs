@@ -11,8 +11,9 @@ use crate::wire::{Done, Report};
 /// A DONE that waits for its round's last datagram.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
+    /// The highest datagram number of the round.
     highest: u64,
-    /// The latest time of the answer, unless data still arrive.
+    /// The latest time of the answer; moves on while newer data arrive.
     deadline: Time,
 }
 
@@ -36,14 +37,14 @@ pub(super) struct Slice {
     pub(super) report: Report,
     /// Missing blocks in the part of the slice that no earlier report covered.
     pub(super) newly_lost: u32,
-    /// Number of missing blocks among those that DONE covers; `None` unless this is the report's
-    /// last message.
+    /// Number of missing blocks among those that DONE covers; `None` before the report's last
+    /// message.
     pub(super) round_left: Option<u32>,
 }
 
 impl Segment {
-    /// Handles DONE. Ignores a DONE that is older than the last, that is being answered, or that
-    /// was answered less than `recent` ago: it counts as a copy.
+    /// Handles DONE. Ignores a DONE of an earlier round than the last DONE. Also ignores a copy: a
+    /// DONE of the same round, whose answer is pending or was completed less than `recent` ago.
     pub(super) fn on_done(&mut self, now: Time, done: &Done, grace: Span, recent: Span) {
         let known = done.round == self.round;
         let answered = self.answered.is_some_and(|at| now.since(at) >= recent);

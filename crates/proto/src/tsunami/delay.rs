@@ -51,7 +51,8 @@ impl Delay {
     }
 
     /// Changes the target. A delay that equals the old target's delay becomes the new target's
-    /// delay. A longer delay stays, unless it is too short for the new target.
+    /// delay. A longer delay stays; if it is shorter than the new target's delay, it rises to the
+    /// new target's delay.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;
         self.target = self.of(target);

@@ -15,7 +15,7 @@ use super::spec::HostAddresses;
 use super::{EmulationError, netlink, sys};
 use crate::link::ETHERNET_FRAMING;
 
-/// Frames in a device's queue; further ones are dropped and counted.
+/// Maximum number of frames in a device's queue; further frames are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
 /// The maximum size of a TCP buffer is raised to this many bytes. The machine's own maximum, often
@@ -42,8 +42,8 @@ pub(super) struct Port {
     drops: DeviceDrops,
 }
 
-/// Creates a host with the rate of its `card`; its namespace lives while the returned descriptors
-/// are open.
+/// Creates a host. `card` is the rate of its network card; `None` for no limit. The host's
+/// namespace lives while the returned descriptors are open.
 pub(super) fn make(
     name: &str,
     addresses: HostAddresses,
@@ -69,7 +69,7 @@ pub(super) fn make(
             let kept = ["tcp_rmem", "tcp_wmem"].map(|name| tcp_buffer(name).unwrap_or_default());
             notices.push(format!(
                 "TCP on the hosts keeps this machine's limits (tcp_rmem {}, tcp_wmem {}): {error}; \
-                 they may limit its rate",
+                 these limits may reduce TCP's rate",
                 kept[0].trim(),
                 kept[1].trim()
             ));
@@ -90,7 +90,7 @@ pub(super) fn make(
     Ok((Host { name: name.to_owned(), addresses, namespace, socket_drops, notices }, port))
 }
 
-/// Runs `work` in a thread that may change its namespaces.
+/// Runs `work` in a new thread, so that `work` can change the namespaces of this thread alone.
 fn in_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(result) => result,

@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_packets_at_the_rate() {
-        // A packet takes 1 ms; the bucket holds five.
+        // A packet takes 1 ms; the bucket holds five packets.
         let policer = Policer { rate: Rate::from_mbps(8), burst: Bytes::new(5_000) };
         let mut state = PolicerState::default();
         let mut passed = |from: u64, count: u64, apart: u64| {

@@ -5,14 +5,15 @@ use longhaul_proto::units::Rate;
 
 use super::{Change, LinkSpec, Step};
 
-/// Progress of a link's schedule, except its rate.
+/// Progress of a link's schedule, without the changes of the rate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
     next_step: usize,
     delay: Option<Ramp>,
 }
 
-/// Progress of the rate, separate because the queue needs the rate at a packet's departure.
+/// Progress of the rate. Separate, because a link needs the rate at two times: now, and when a
+/// packet leaves the queue.
 #[derive(Clone, Debug)]
 pub(super) struct RateCourse {
     next_step: usize,

@@ -1,7 +1,7 @@
 //! Control messages from one end of a copy to the other: sealed datagrams, and an ordered, reliable
-//! stream. As in the real driver, each message of the stream is also sent in a datagram; the other
-//! end takes each once. On the stream, a lost packet is sent again after a timeout, and later
-//! messages wait for it. A scenario can disable the datagrams, as over TCP.
+//! stream. As in the real driver, each message of the stream is also sent in a datagram; the
+//! receiving end takes each message once. On the stream, a lost packet is sent again after a
+//! timeout, and later messages wait for it. A scenario can disable the datagrams, as over TCP.
 
 use std::collections::BTreeMap;
 

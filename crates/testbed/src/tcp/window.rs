@@ -142,7 +142,7 @@ impl Window {
     }
 
     /// Reduces the window to at most `initial`, after idleness longer than a timeout (RFC 5681,
-    /// 4.1).
+    /// section 4.1).
     pub(super) fn restart(&mut self, initial: u32) {
         self.size = self.size.min(initial.max(1));
     }

@@ -7,8 +7,8 @@ use longhaul_net::zone;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::DEFAULT_PORT;
 
-/// Parses `ADDRESS:PORT`, `ADDRESS` (the port is 7717), `:PORT` or `PORT` (all addresses). An
-/// address of one interface is `[fe80::1%eth0]:PORT`. `localhost` means 127.0.0.1.
+/// Parses `ADDRESS:PORT`, `ADDRESS` (the port is 7717), `:PORT` or `PORT` (all addresses). A
+/// link-local address needs its interface: `[fe80::1%eth0]:PORT`. `localhost` means 127.0.0.1.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`]: the text is not an address, a link-local address has no interface, or this

@@ -84,7 +84,7 @@ impl RpcRequest {
         RpcRequest { retry_for: time, ..self }
     }
 
-    /// Ends the attempt, or all calls, when `handle` is cancelled.
+    /// Ends the attempt to connect, or all calls, when `handle` is cancelled.
     pub fn cancel_with(self, handle: &Cancel) -> RpcRequest {
         RpcRequest { host: self.host.cancel_with(handle), ..self }
     }

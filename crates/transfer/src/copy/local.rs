@@ -171,8 +171,8 @@ impl ToFiles {
         self.summary(BY, &manifest, outcome, walked, resumed)
     }
 
-    /// Compares existing content, and returns the bytes that need not be copied, and the entries
-    /// that exist already.
+    /// Compares existing content. Returns the number of bytes that need not be copied, and the
+    /// entries that exist already.
     fn plan(
         &self,
         source: &mut Source,

@@ -5,7 +5,8 @@ use longhaul_proto::time::Span;
 use super::{Counters, Times, stream_bound};
 use crate::summary::BoundBy;
 
-/// A copy whose files are smaller than this on average counts as a copy of many small files.
+/// If the files of a copy have fewer bytes than this on average, the copy counts as a copy of many
+/// small files.
 const SMALL: u64 = 64 << 10;
 
 pub(crate) fn is_small(bytes: u64, files: u64) -> bool {

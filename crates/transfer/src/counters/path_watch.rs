@@ -9,13 +9,14 @@ use super::Counters;
 use super::recent::over;
 use crate::progress::PathSample;
 
-/// The receiver reports every 100 ms. If its count has not grown for this long, delivery is zero.
+/// The receiver reports every 100 ms. If its count of datagrams has not grown for this long, the
+/// delivery rate is zero.
 const STALE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
 pub(crate) struct PathWatch {
-    /// The state when delivery was last computed: time, datagrams received, datagrams known to have
-    /// been sent.
+    /// The state when the delivery rate was last computed: time, datagrams received, and datagrams
+    /// known to have been sent.
     last: Option<(Instant, u64, u64)>,
     queue: QueueWatch,
     sample: PathSample,
@@ -89,8 +90,8 @@ mod tests {
         // In 100 ms 90 of 100 datagrams of 1,000 bytes arrive, and the round-trip time rises by 5
         // ms.
         assert_eq!(at(100, 95, 105, 45), (7_200_000, 0.1, 5));
-        // A slightly late count changes neither delivery nor loss; a count that does not arrive
-        // sets both to zero.
+        // A slightly late count changes neither the delivery rate nor the loss; a count that does
+        // not arrive sets both to zero.
         assert_eq!(at(200, 95, 105, 30), (7_200_000, 0.1, 0));
         assert_eq!(at(300, 195, 205, 31), (4_000_000, 0.0, 1));
         assert_eq!(at(549, 195, 205, 0), (4_000_000, 0.0, 0));

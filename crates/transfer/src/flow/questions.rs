@@ -22,16 +22,18 @@ impl Questions {
         Questions { receipts, next: Time::ZERO }
     }
 
-    /// Asks, if a question is due and `sent` datagrams include the first train.
+    /// Sends a question if one is due, and if the first `sent` datagrams include the whole first
+    /// train.
     pub(super) fn ask(&mut self, now: Time, sent: u64, socket: &Arc<Socket>, path: Path) {
         if sent >= FIRST && now >= self.next {
             self.next = now + INTERVAL;
-            // A question that cannot be sent is as good as lost.
+            // A failure to send has the same effect as a lost question.
             let _ = socket.send(path, &self.receipts.question());
         }
     }
 
-    /// Returns when the next question is due; the first waits for the first train.
+    /// Returns when the next question is due; `Time::NEVER` before the first question, which
+    /// follows the first train.
     pub(super) fn due(&self) -> Time {
         if self.next == Time::ZERO { Time::NEVER } else { self.next }
     }

@@ -33,7 +33,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Budget,
     /// Ports for data; `None` if each session opens its own.
     pub(crate) ports: Option<DataPorts>,
-    /// The receiving core of all flows, if the protocol has one for many flows.
+    /// The receiving core (the protocol's state machine) of all flows, if the protocol has one core
+    /// for many flows.
     pub(crate) core: Option<SharedCore>,
     /// Writing threads that the sources share; empty for a single source, and for replicas, which
     /// have another writer.

@@ -25,7 +25,7 @@ impl Counts {
         self.0.borrow().values().sum()
     }
 
-    /// Counts one more of `peer`; `None` if `peer` has `most` already.
+    /// Counts one more request or open file of `peer`; `None` if `peer` has `most` already.
     pub(super) fn enter(&self, peer: PeerId, most: usize) -> Option<Counted> {
         if self.of(&peer) >= most {
             return None;

@@ -108,7 +108,7 @@ pub(super) async fn run(loads: &[Load]) {
         for sender in sending.collect::<Vec<_>>() {
             sender.await.expect("it sends");
         }
-        // Queued messages would delay the next load.
+        // Wait until the queues are empty: queued messages would delay the next load.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let mut last = connect(port, "last").await;
         last.write_all(&publish(END)).await.expect("it reads");

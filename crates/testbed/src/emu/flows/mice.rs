@@ -88,7 +88,7 @@ fn with<T, R>(lock: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
 impl Nest<'_> {
     fn fail(&self, error: &dyn std::fmt::Display) {
         if self.is_over() {
-            // When both ends stop, one may find the other closed.
+            // When both ends stop, one end may find that the other has closed the connection.
             return;
         }
         with(&self.trouble, |trouble| {

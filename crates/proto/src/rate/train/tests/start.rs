@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Passes `trains` a report that covers only datagrams sent before the first rate applied.
+/// Passes `trains` a report that covers only the trickle: datagrams sent before the first rate
+/// applied.
 fn trickled(trains: &mut Trains, rtt: Span) {
     let pulse = Pulse { highest: 100, ..Pulse::default() };
     trains.epoch.from = 160;
