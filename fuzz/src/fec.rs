@@ -9,7 +9,7 @@ use super::input::Input;
 const MOST: usize = 1 << 16;
 
 /// Checks that the decoder does not panic, and that Reed-Solomon restores a block of k originals
-/// from any k symbols. XOR may need certain symbols.
+/// from any k symbols. With XOR, not every choice of k symbols is enough.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let scheme = if input.flag() { Scheme::Xor } else { Scheme::ReedSolomon };

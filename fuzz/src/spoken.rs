@@ -13,7 +13,8 @@ use longhaul_proto::wire::{
 use super::flow::report;
 use super::input::Input;
 
-/// Returns a message as decoded from the wire; `None` if decoding fails.
+/// Returns a message with numbers from the input, after it was encoded and decoded; `None` if
+/// decoding fails.
 pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
     let control = match input.byte() % 11 {
         0 => ack(input, layout),

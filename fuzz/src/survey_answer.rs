@@ -5,11 +5,12 @@ use longhaul_transfer::control::Surveyed;
 use longhaul_transfer::copy::SurveyAnswer;
 use prost::Message as _;
 
-/// Maximum number of checked pieces of an answer. The first invalid piece ends the answer.
+/// Maximum number of checked pieces of an answer. The first invalid piece ends the check.
 const PIECES: u32 = 200;
 
-/// Checks an accepted answer, however it is split into pieces. Its list of files and its values are
-/// those of the pieces, no chunk lies in a hole, and there is at most one value for each chunk.
+/// Checks an accepted answer, however it is split into pieces. Its list of files and its values
+/// (hashes of chunks) are those of the pieces, no chunk lies in a hole of a file, and there is at
+/// most one value for each chunk.
 pub fn run(bytes: &[u8]) {
     let (mut answer, mut rest) = (SurveyAnswer::default(), bytes);
     let (mut encoded, mut values) = (Vec::new(), Vec::new());

@@ -148,10 +148,10 @@ pub(crate) static GRID: Experiment = Experiment {
               copies by RBUDP are slower by {-least [RBUDP, * | from simulated] | 1} % at most, \
               because a copy also does other work than sending. They are faster by {most [RBUDP, * \
               | from simulated] | 1} % at most, because chance decides which packets are lost. On \
-              the long paths FOBS is within {off [FOBS*, 100 ms, * | from simulated] | 1} %, SABUL \
-              within {off [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * | from \
-              simulated] | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP within \
-              {off [GTP, * | from simulated] | 1}. Each value is one run.\n\n\
+              the paths of 100 ms FOBS is within {off [FOBS*, 100 ms, * | from simulated] | 1} %, \
+              SABUL within {off [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * \
+              | from simulated] | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP \
+              within {off [GTP, * | from simulated] | 1}. Each value is one run.\n\n\
               Some other pages have larger differences:\n\n\
               - Senders, receiver and emulator share two cores, so senders wake late and send in \
               clumps into a full queue: [gtp-fig10](gtp-fig10.md), [gtp-fig12](gtp-fig12.md), \
@@ -162,8 +162,8 @@ pub(crate) static GRID: Experiment = Experiment {
               ([fobs-table2](fobs-table2.md)).\n\
               - A real send buffer is larger than the simulated one: \
               [ornl-memory](ornl-memory.md), [ornl-file](ornl-file.md).\n\
-              - The kernel's TCP waits a fifth of a millisecond more in each round trip: \
-              [gtp-fig1](gtp-fig1.md).\n\
+              - The kernel's TCP waits a fifth of a millisecond more than the simulator's in each \
+              round trip: [gtp-fig1](gtp-fig1.md).\n\
               - A real copy counts whole chunks while it runs, and the simulator counts blocks: \
               RBUDP's two flows in [gtp-table5](gtp-table5.md).",
     set: Set::Full,

@@ -21,6 +21,7 @@ struct State<C> {
     held: HashMap<C, usize>,
     /// The calls that wait, in the order in which they came.
     waiting: BTreeMap<u64, (C, Waker)>,
+    /// Number of calls so far: the number of the latest call.
     calls: u64,
 }
 
@@ -31,7 +32,7 @@ pub struct DiskPermit<C: Eq + Hash> {
     client: C,
 }
 
-/// Removes a call that got its permit or was dropped.
+/// Removes a call from the waiting calls when the call has got its permit or was dropped.
 struct Waiting<'a, C: Eq + Hash> {
     state: &'a Mutex<State<C>>,
     number: u64,

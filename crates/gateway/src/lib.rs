@@ -1,7 +1,8 @@
 //! HTTP and WebDAV for a served folder: access for curl, rclone and browsers.
 //!
 //! Modules in reading order:
-//! - [`Gateway`] starts and stops the service; `tokens` has the rights, `shared` the limits.
+//! - [`Gateway`] starts and stops the service; `tokens` has the rights, `shared` the state that all
+//!   requests share, with the limits.
 //! - `listening` runs the thread on which `accept` accepts connections; `patient` ends connections
 //!   whose client does not read; `traffic` counts requests and bytes; `answer` dispatches a request
 //!   by its method.

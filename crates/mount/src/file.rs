@@ -54,7 +54,8 @@ struct State {
     next: u64,
     /// Number of chunks to read ahead; doubles while the reads are sequential.
     ahead: u64,
-    /// Number of jumps. A jump ends the read-ahead that began before the jump.
+    /// Number of jumps (reads that are not sequential). A jump ends the read-ahead that began
+    /// before the jump.
     jumps: u64,
 }
 
@@ -135,8 +136,8 @@ impl OpenFile {
             let most = AHEAD.min(self.cache.most() / CHUNK / 2);
             let ahead = state.seen(chunk, most);
             let end = (chunk + 1 + ahead).min(self.version.size.div_ceil(CHUNK));
-            // If only chunks to read ahead are due, wait until they are a quarter of `ahead`: a few
-            // large requests are better than one request for each chunk.
+            // If only chunks to read ahead are due, request nothing until they are at least a
+            // quarter of `ahead`: a few large requests are better than one request for each chunk.
             let is_due =
                 |at: u64| !state.pending.contains_key(&at) && !self.cache.has((self.number, at));
             let due: Vec<u64> = (chunk..end).filter(|at| is_due(*at)).collect();

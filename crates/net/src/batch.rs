@@ -1,4 +1,5 @@
-//! A batch of outgoing datagrams in one buffer, for one system call if the kernel can split it.
+//! A batch of outgoing datagrams in one buffer. One system call sends it if the kernel can split
+//! the buffer; otherwise each datagram needs a call.
 //!
 //! Datagrams are sealed (encrypted and authenticated) directly into the buffer. The kernel splits
 //! the buffer into datagrams of equal size, of which only the last may be shorter. A shorter

@@ -1,5 +1,6 @@
-//! A property of NETBLT: several buffers in flight keep a path full at a loss of up to 5 %, and the
-//! sender resends hardly more than the lost blocks.
+//! A property of NETBLT: several buffers (groups of blocks that the receiver confirms together) in
+//! flight keep a path full at a loss of up to 5 %, and the sender resends hardly more than the lost
+//! blocks.
 
 use longhaul_proto::netblt::ROW;
 use longhaul_proto::registry::find;
@@ -13,12 +14,13 @@ const RTT: Span = Span::from_millis(40);
 const RATE: Rate = Rate::from_mbps(50);
 
 /// Runs a flow of `blocks` blocks. Returns the shortest possible duration at this loss as a share
-/// of the actual duration, and the flow's waste.
+/// of the actual duration, and the flow's waste (datagrams sent beyond `blocks`, as a share of
+/// `blocks`).
 fn fullness(blocks: u64, buffers: f64, loss: f64, host: Host) -> (f64, f64) {
     let row = find(ROW.name).expect("it is registered");
     let mut rig = Rig::new(row, 1, Channel { loss, ..Channel::perfect(RTT / 2) });
     let mut setup = setup(1, blocks, 0, Some(RATE), RTT);
-    // A buffer takes two round trips; the objects have 20 or 40 buffers.
+    // A buffer of 500 blocks takes two round trips to send; the objects have 20 or 40 buffers.
     let settings = Settings::default().with(row, "buffer", 500.0);
     let settings = settings.and_then(|settings| settings.with(row, "buffers", buffers));
     setup.settings = settings.expect("settings that it has");

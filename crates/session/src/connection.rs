@@ -15,8 +15,8 @@ use crate::{Error, Kind};
 /// How long to wait until the other side allows another stream.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// A connection of up to 16 streams at a time (over QUIC 18). It stays open while a handle or a
-/// stream of it exists.
+/// A connection of up to 16 streams at a time (18 over QUIC). The connection stays open while a
+/// handle to it, or one of its streams, exists.
 #[derive(Clone)]
 pub struct Connection {
     below: Arc<Below>,
@@ -109,7 +109,7 @@ fn muxed(stream: mux::Stream) -> (Stream, String) {
 pub(super) struct Idle(u32);
 
 impl Idle {
-    /// Records a check. Returns whether the last two found the connection idle.
+    /// Records a check. Returns whether the last two checks found the connection idle.
     pub(super) fn is_over(&mut self, is_idle: bool) -> bool {
         self.0 = if is_idle { self.0 + 1 } else { 0 };
         self.0 >= 2

@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::hkdf;
 
 /// Derives keys that only the two sides of one session know: HKDF-Expand (RFC 5869) over the output
-/// of the TLS exporter (RFC 8446 section 7.5). Clones outlive the session.
+/// of the TLS exporter (RFC 8446 section 7.5). An exporter also works after the session has ended.
 #[derive(Clone)]
 pub struct Exporter(hkdf::Prk);
 

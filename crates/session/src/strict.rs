@@ -14,10 +14,11 @@ const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// Refuses `file`, opened at `path`, if another user owns, or may write to, the file or a folder
-/// above it. Root and this user are allowed; the owner of `/` may own the folders above the file's
-/// folder, and a folder with the sticky bit may be writable. Symbolic links are followed first. As
-/// in sshd, the check of a file below this user's home ends at the home.
+/// Refuses `file`, opened at `path`, if another user (neither root nor this user) owns, or may
+/// write to, the file or a folder above it. There are two exceptions: the owner of `/` may own the
+/// folders above the file's folder, and a folder with the sticky bit may be writable. Symbolic
+/// links are followed first. As in sshd, the check of a file below this user's home ends at the
+/// home.
 ///
 /// # Errors
 /// [`Kind::LocalFile`].

@@ -36,7 +36,7 @@ pub struct Received {
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,
-    /// Number of the frame's restored datagrams. For frames that were sent together, the first
-    /// frame counts the restored datagrams of all of them, the others have 0.
+    /// Number of the frame's datagrams that were lost and restored. For frames that were sent
+    /// together, the first frame counts the restored datagrams of all of them, the others have 0.
     pub restored: u16,
 }

@@ -131,7 +131,8 @@ fn a_full_link_carries_its_rate() {
             a.send(&payload).unwrap();
         }
         b.recv(&mut [0; 2_048]).unwrap();
-        // The forwarder's own clock: this thread may wake up late.
+        // The times are by the clock of the forwarder (the emulator's thread that delivers the
+        // packets), because this thread may wake up late.
         let first = emulation.statistics().unwrap();
         let mut last = first.clone();
         loop {

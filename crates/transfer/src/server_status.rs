@@ -91,7 +91,8 @@ pub struct StreamStatus {
     pub sender: Option<String>,
     /// Number of clients that receive the stream or wait for it.
     pub receivers: u64,
-    /// Frames of the sender so far, or payloads if a payload may hold several frames.
+    /// Frames of the sender so far; or payloads (frames that were sent together) if a payload may
+    /// hold several frames.
     pub frames: u64,
     /// Datagrams received from the sender.
     pub datagrams: u64,

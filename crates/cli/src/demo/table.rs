@@ -20,6 +20,7 @@ pub(super) const NEXT: [&str; 6] = [
 ];
 
 pub(super) struct DemoOutcome {
+    /// Last progress report of the first run before its kill.
     pub(super) killed: Half,
     /// Duration of the first run.
     pub(super) first: Span,

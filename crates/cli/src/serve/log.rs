@@ -31,8 +31,8 @@ impl Log {
         Ok(Log { file, json, quiet })
     }
 
-    /// Reopens the file after logrotate moved it. If this fails, the old one stays open. Returns
-    /// whether there is a log file.
+    /// Opens the log file anew after logrotate moved it. If this fails, the old file stays open.
+    /// Returns whether there is a log file.
     pub(super) fn reopen(&self) -> bool {
         let Some((path, file)) = &self.file else { return false };
         match append(path) {
@@ -46,7 +46,7 @@ impl Log {
     }
 
     pub(super) fn write(&self, event: &ServerEvent) {
-        // The line for the end of a request repeats the content of the line for its start.
+        // A log file has no line for the start of a request: the line for the end repeats it.
         if self.file.is_some() && matches!(event, ServerEvent::Asked(_)) {
             return;
         }

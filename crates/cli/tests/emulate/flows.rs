@@ -123,7 +123,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     assert!(count(0, "blocks") > 2_000 && count(0, "sent") > count(0, "blocks"), "{ended}");
     assert!(count(0, "lost") > 0 && count(0, "retransmitted") > 0, "{ended}");
     // `cut` stops after 2.5 s. At 9 Mbit/s it has then sent at most 2.8 MB. Its object is 1 MiB
-    // larger.
+    // larger than that, so it cannot be complete.
     assert!(count(2, "delivered_bytes") < 2_900_000, "{ended}");
     // `bulk` sends 1 MB in segments of at most 1460 bytes.
     assert!(count(3, "sent") >= 1_000_000 / 1_460, "{ended}");
@@ -131,7 +131,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     assert_eq!((lives(5), lives(6)), (Some(6), Some(3)), "{ended}");
     // A mouse (a short TCP connection) takes at least two round trips of 8 ms.
     assert!(flows[5]["lives_seconds"][0].as_f64() > Some(0.016), "a SYN and the data: {ended}");
-    // `bursts` sends at 5 Mbit/s in 30 of each 50 ms: 150 kB in its 0.4 s.
+    // `bursts` sends at 5 Mbit/s during 30 ms of each 50 ms: 150 kB in its 0.4 s.
     assert!(count(7, "delivered_bytes") < 200_000 && count(7, "sent") > 10, "{ended}");
     let truth = ended.summary();
     assert!(truth["valid"].is_boolean() && truth["own_drops"].is_u64(), "{truth}");

@@ -21,7 +21,7 @@ fn the_page_has_each_emulated_value_or_the_reason_for_its_absence() {
     let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let head = page.lines().map(cells).find(|cells| cells.contains(&"emulated".to_owned()));
     let of_case = page.lines().map(cells).find(|cells| cells.get(1).is_some_and(|c| c == CASE));
-    let of_case = of_case.unwrap_or_else(|| panic!("no row of it: {page}"));
+    let of_case = of_case.unwrap_or_else(|| panic!("no row of the case: {page}"));
     let place = head.and_then(|names| names.iter().position(|name| name == "emulated"));
     let emulated = place.map(|place| &of_case[place]);
     // Other load on the machine can invalidate a run; the page then says so.

@@ -10,7 +10,7 @@ use crate::rig::{bytes, need, write};
 const PAGE: &str = include_str!("../../../../docs/coming-from.md");
 const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// The second columns of the tables, in their order.
+/// Returns the commands in the second columns of the page's tables, in the order of the page.
 fn commands() -> Vec<String> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
     let second = |row: &str| {
@@ -40,9 +40,13 @@ fn outcome(command: &str) -> Outcome {
     }
 }
 
+/// The effect that a command of the page must have.
 enum Outcome {
+    /// The folder of the ssh host has this file.
     There(&'static str),
+    /// The local folder has this file.
     Here(&'static str),
+    /// The command prints to stdout.
     Printed,
 }
 
@@ -72,9 +76,9 @@ fn each_command_for_users_of_other_tools_works() {
         write(&there.join("kept/older"), b"another");
         write(&there.join("small.txt"), b"a small text\n");
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
-        // The sshd of this test uses another port.
+        // The sshd of this test uses another port than 2222.
         let run = run.replace("archive:", "gate:").replace("ssh -p 2222", "ssh");
-        // ssh runs longhaul without the PATH of this test, so the remote path is given.
+        // ssh runs longhaul without the PATH of this test, so --remote-path is needed.
         let is_local = !line.contains("dtn")
             && (line.contains("longhaul cp") || line.contains("longhaul sync"));
         let far = if is_local { " ".into() } else { format!(" --remote-path {BINARY} ") };

@@ -90,7 +90,8 @@ impl Ssh {
         self.scratch.path().join(name)
     }
 
-    /// `near` tells ssh how to reach the hosts, `far` tells sshd where to listen.
+    /// Writes the keys and both configurations. The lines `near` tell ssh how to reach the hosts
+    /// `far` and `gate`; the lines `far` tell sshd where to listen.
     fn configure(&self, near: &str, far: &str) {
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");
@@ -220,8 +221,9 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
     for n in 0..8 {
         ssh.cp("", &["-r", "tree", &ssh.at(&format!("new{n}"))]).is(0, &[]);
     }
-    // The server marks a new folder. It removes the mark when the client has acknowledged the end
-    // of the copy, perhaps after the client has exited.
+    // A mark is a file next to a folder that an unfinished copy created. The server removes the
+    // mark when the client has acknowledged the end of the copy, perhaps after the client has
+    // exited.
     let is_mark = |name: &OsStr| name.as_encoded_bytes().ends_with(b".lh-tree");
     wait_until("the marks are removed", || {
         let mut names = fs::read_dir(&ssh.there).expect("the folder can be read");
@@ -285,7 +287,7 @@ fn an_ssh_host_that_cannot_be_reached_is_named() {
 #[test]
 fn the_remote_side_opens_only_the_ports_that_the_option_allows() {
     let ssh = need!(Ssh::new());
-    // Two free ports, all that longhaul may use on the ssh host.
+    // longhaul may use only two ports on the ssh host. Both must be free.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
     let free = || (0..50).map(|_| free_port()).find(|port| *port < 65_535 && is_free(port + 1));
     let first = free().filter(|port| is_free(*port)).expect("two free neighbours");

@@ -253,6 +253,7 @@ pub(super) static CERN: Experiment = Experiment {
               {Tsunami, worst case} Mbit/s, where the study's program was stopped at 4.3. In the \
               better runs the disk limits FOBS and SABUL: FOBS is {FOBS, best case | difference} % \
               and SABUL {SABUL, best case | difference} % faster than in the study. Tsunami starts \
-              at a third of its rate, and is {-[Tsunami, best case | difference]} % slower.",
+              at a third of its rate, and is {-[Tsunami, best case | difference]} % slower \
+              than in the study.",
     set: Set::Full,
 };

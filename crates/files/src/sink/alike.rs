@@ -1,6 +1,6 @@
 //! Names that a file system may take for one name. On a file system that ignores case, two names of
 //! one folder that differ only in case name one file. Without this check the later of these files
-//! would replace the other, and both would count as copied.
+//! would replace the earlier file, and both would count as copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -13,9 +13,9 @@ use crate::{Manifest, names};
 /// Entries whose name may be the name of an earlier entry.
 #[derive(Debug)]
 pub(super) struct Alike {
-    /// The earlier entry of the same folder, for each such entry.
+    /// Maps the number of each such entry to the number of the earlier entry in the same folder.
     earlier: BTreeMap<u32, u32>,
-    /// Folders that distinguish case, by the numbers of their entries.
+    /// Folders that distinguish case, by the numbers of their entries (`None` is the base folder).
     distinguish: BTreeSet<Option<u32>>,
 }
 
@@ -35,7 +35,8 @@ impl Alike {
         Alike { earlier: earlier.collect(), distinguish: BTreeSet::new() }
     }
 
-    /// Fails for an entry whose name is the name of an earlier entry at the destination.
+    /// Fails if the file system of the destination takes the name of entry `number` for the name of
+    /// an earlier entry.
     pub(super) fn check(&mut self, ground: &mut Ground, number: u32) -> io::Result<()> {
         let Some(first) = self.earlier.get(&number) else { return Ok(()) };
         let manifest = ground.manifest.clone();

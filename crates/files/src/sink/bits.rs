@@ -61,7 +61,7 @@ impl Bits {
         self.count
     }
 
-    /// Returns the runs of numbers that are present (`present`) or missing, in order.
+    /// Returns the runs of present numbers if `present`, otherwise of missing numbers; in order.
     pub(super) fn runs(&self, present: bool) -> Vec<Range<u64>> {
         let mut out: Vec<Range<u64>> = Vec::new();
         let blank = if present { 0 } else { u64::MAX };

@@ -101,8 +101,9 @@ impl Ground {
         }
     }
 
-    /// Returns the ground of a copy whose destination is a folder: the copy goes into the folder,
-    /// unless an unfinished copy of the same source has created the folder.
+    /// Returns the ground of a copy whose destination is a folder. If an unfinished copy of the
+    /// same source has created the folder, this copy continues the unfinished one. Otherwise it
+    /// goes into the folder.
     fn in_folder(place: &Place, manifest: &Arc<Manifest>, dry: bool, base: SharedFolder) -> Ground {
         if manifest.shape() == Shape::Named
             && let Some((parent, name)) = own_top(place, manifest)
@@ -168,8 +169,8 @@ impl Ground {
         Ok(Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) })
     }
 
-    /// Returns the ground of a copy whose destination is a file or link. A copy of one file or link
-    /// may replace it.
+    /// Returns the ground of a copy whose destination exists and is not a folder. A copy of one
+    /// file or link may replace a file or link; all other combinations are errors.
     fn instead(
         place: &Place,
         manifest: &Arc<Manifest>,

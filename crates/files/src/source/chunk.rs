@@ -1,4 +1,5 @@
-//! Reads a chunk as a whole, in parts from its start on, or any part of it alone.
+//! Reads a chunk as a whole, in parts from its start on, or any part of it alone. The value of a
+//! chunk is its BLAKE3 hash or chaining value (see `digest`).
 
 use super::Source;
 use crate::digest::{ChunkHasher, Digest};
@@ -30,7 +31,7 @@ impl PartialChunk {
         self.chunk
     }
 
-    /// The length of the chunk's content.
+    /// The length of the chunk's content in bytes.
     pub fn content_len(&self) -> usize {
         self.len
     }
@@ -69,9 +70,10 @@ impl Source {
         Ok(PartialChunk { chunk, len: self.object.chunk_content(chunk), read: 0, hasher })
     }
 
-    /// Reads the next part of `part`, up to the byte `end` of the chunk or the end of its content,
-    /// into its place in `buf` (as long as a chunk). Returns the chunk's value once all of its
-    /// content was read. A file that vanished or changed: as in [`Source::read_chunk`].
+    /// Reads the next bytes of the chunk, up to byte `end` or, if it comes first, the end of the
+    /// content. `buf` is as long as a chunk, and each byte gets the same place in `buf` as in the
+    /// chunk. Returns the chunk's value once all of the content was read. Treats a file that
+    /// vanished or changed as [`Source::read_chunk`] does.
     ///
     /// # Errors
     /// As [`read_chunk`](Source::read_chunk).

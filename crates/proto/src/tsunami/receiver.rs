@@ -23,6 +23,7 @@ pub struct Flow {
     /// The receiver reports when its count of datagrams passes a multiple of this, at most once
     /// in `interval`.
     every: u64,
+    /// Weight of the previous error rate in the smoothed error rate.
     history: f64,
     /// The smoothed error rate, in thousandths of a percent.
     error: f64,
@@ -52,8 +53,8 @@ impl Flow {
         self.error = self.history * self.error + (1.0 - self.history) * SCALE * loss;
     }
 
-    /// Requests missing blocks and acknowledges. A report, or a request to restart, also carries
-    /// the error rate.
+    /// Requests missing blocks and acknowledges. A report also carries the error rate, and so does
+    /// a request to restart (to resend every block from one block on).
     fn ask(&mut self, now: Time, is_report: bool) {
         let asked = self.requests.ask(now, &self.arrived, &mut self.end.accounting);
         (self.active, self.news, self.ack) = (now, false, true);

@@ -1,7 +1,8 @@
 //! This process's standard input and output as one byte stream.
 //!
-//! tokio's standard input reads on a thread that cannot be stopped: the remote process could not
-//! exit until ssh closed standard input. So this module polls the descriptors.
+//! tokio's standard input reads on a thread that cannot be stopped. With it, this process (the
+//! remote end of an ssh channel) could not exit until ssh closed its standard input. So this module
+//! polls the descriptors.
 
 use std::fs::File;
 use std::io;

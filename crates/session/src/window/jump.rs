@@ -1,12 +1,13 @@
-//! A jump of the window to the flight of an earlier transfer (Careful Resume, RFC 9959).
+//! A jump of the congestion window to half of the bytes that an earlier transfer had in flight
+//! (Careful Resume, RFC 9959).
 //!
 //! - **Reconnaissance** (section 3.2): the jump requires a full first round without loss or queue.
-//! - **Unvalidated** (3.3): the window is the *flight*: half of an earlier transfer's bytes in
-//!   flight. This phase ends at the first acknowledgement of the flight.
+//! - **Unvalidated** (3.3): the window is this half, and the bytes sent with it are the *flight*.
+//!   This phase ends when any packet of the flight is acknowledged.
 //! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
 //!   until all of the flight is acknowledged or lost.
-//! - **Safe Retreat** (3.5): after too many losses in the flight, the window is half of the bytes
-//!   that were not lost.
+//! - **Safe Retreat** (3.5): after too many losses in the flight, the window is half of the
+//!   flight's bytes that were not lost.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -66,8 +67,9 @@ impl Jump {
         self.state = State::None;
     }
 
-    /// Records the end of a full round without a loss or a queue, up to packet `last`. Drops a jump
-    /// to at most `usual` bytes, the next window without a jump.
+    /// Records the end of a full round without a loss or a queue, up to packet `last`. Takes the
+    /// permission to jump; discards it if it has expired, or if the flight has at most `usual`
+    /// bytes (the next window without a jump).
     pub(super) fn confirm(&mut self, now: Instant, usual: u64, last: u64) {
         if let Some(Allowed { flight, until }) = self.set(None)
             && now <= until
@@ -94,7 +96,8 @@ impl Jump {
         Some(bytes)
     }
 
-    /// Records a loss of `bytes`. Returns the new window if the flight has lost too much.
+    /// Records a loss of `bytes`. Returns the new window if the flight has lost too much. A loss
+    /// before the flight has begun cancels the jump.
     pub(super) fn lost(&mut self, bytes: u64) -> Option<u64> {
         match &mut self.state {
             State::Sent(flight) => {

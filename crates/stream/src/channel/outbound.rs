@@ -54,7 +54,8 @@ impl Hop {
         Hop { deadline, path, before: (0, clock::now()) }
     }
 
-    /// Chooses the code from the rate since the last choice; `count` datagrams were sent so far.
+    /// Chooses the code for the rate of datagrams since the last choice; `count` datagrams were
+    /// sent so far. `None` if the deadline leaves no time for a code.
     fn cover(&mut self, count: u64) -> Option<Cover> {
         let now = clock::now();
         let (before, since) = std::mem::replace(&mut self.before, (count, now));
@@ -70,7 +71,7 @@ pub(super) struct Outbound {
     batch: Batch,
     cut: Vec<Datagram>,
     hop: Option<Hop>,
-    /// The memory of the message that is being sent; `None` without a limit.
+    /// The memory account of the message that is being sent; `None` without a limit on memory.
     charge: Option<Box<dyn Charge>>,
     sent: usize,
     /// Number of datagrams sent since the other tasks had their turns.
@@ -85,7 +86,7 @@ impl Outbound {
         Outbound { socket, data, cutter, batch, cut, hop, charge, sent: 0, turn: 0 }
     }
 
-    /// Adds the memory account of messages that are being sent.
+    /// Adds the memory account of the message that is being sent.
     pub(super) fn with_charge(self, charge: Box<dyn Charge>) -> Outbound {
         Outbound { charge: Some(charge), ..self }
     }
@@ -169,8 +170,8 @@ impl Outbound {
         true
     }
 
-    /// Sends the batch and empties it, even after an error. Waits while the send buffer is full,
-    /// at most [`SEND_PATIENCE`].
+    /// Sends the batch and empties it, even after an error. Waits while the send buffer is full;
+    /// gives up if it has no room for [`SEND_PATIENCE`]. Returns whether the whole batch was sent.
     async fn send_batch(&mut self, path: Path) -> bool {
         let ((mut rest, size), mut waited) = (self.batch.train(), false);
         let sent = loop {

@@ -24,7 +24,8 @@ pub struct HostCommand<'e> {
 impl<'e> HostCommand<'e> {
     pub(super) fn new(host: &'e Host, keeper: &'e Keeper, program: &OsStr) -> HostCommand<'e> {
         let mut command = Command::new(program);
-        // The keeper starts the program, and may have another working directory than the caller.
+        // The keeper (the thread that starts all programs of the emulation) starts the program, and
+        // may have another working directory than the caller.
         if let Ok(here) = std::env::current_dir() {
             command.current_dir(here);
         }

@@ -155,7 +155,8 @@ impl World<'_> {
     }
 }
 
-/// Adds the network's counters for the data packets of an agent.
+/// Adds the network's counters for the data packets of an agent (a copy, a TCP connection or a UDP
+/// sender with its receiver).
 fn add_fares(accounts: &mut Accounts, fares: &Fares, under_way: u64) {
     accounts.dropped = fares.dropped;
     accounts.queue_full = fares.queue_full;

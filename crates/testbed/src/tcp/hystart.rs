@@ -13,8 +13,8 @@ use longhaul_proto::time::{Span, Time};
 pub(super) const LOW_WINDOW: u32 = 16;
 /// The largest gap between closely spaced acknowledgements.
 const CLOSE: Span = Span::from_millis(2);
-/// An allowance for acknowledgements of several segments: Linux adds at most this to the minimum
-/// round trip before it halves the sum.
+/// An allowance for acknowledgements of several segments, added to the minimum round trip before
+/// the sum is halved. Linux adds at most this; here it is always added.
 const COVERED: Span = Span::from_millis(1);
 /// Samples in a round before the second sign counts.
 const SAMPLES: u32 = 8;
@@ -34,8 +34,8 @@ impl HyStart {
         HyStart { round_end: 0, began, last, samples: 0, round_min: Span::MAX }
     }
 
-    /// Processes an acknowledgement of all segments below `acked`; `sent` is the next segment.
-    /// Returns whether slow start should end.
+    /// Processes an acknowledgement of all segments below number `acked`; `sent` is the number of
+    /// the next segment to send. Returns whether slow start should end.
     pub(super) fn on_ack(
         &mut self,
         now: Time,

@@ -4,8 +4,8 @@
 //! flows. So each flow has its own [`Receiver`], which is only a handle to the shared core. The
 //! handle passes the flow's input to the core, and returns the core's output for the flow.
 //!
-//! The core also gets the byte count of other traffic on this host's access link, if it uses that
-//! count.
+//! If the core uses them, it also gets the speed of this host's card, and the byte count of other
+//! traffic on the host's access link.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -182,8 +182,8 @@ impl Inner {
         }
     }
 
-    /// Returns whether the flow is the first of its port. Only the first flow wakes up for the
-    /// core's timers.
+    /// Returns whether the flow has the lowest id of its port's flows. Only this flow of a port
+    /// wakes up for the core's timers.
     fn leads(&self, flow: FlowId) -> bool {
         let Some(own) = self.members.get(&flow) else { return false };
         let of_port = |member: &Member| Arc::ptr_eq(member.port.socket(), own.port.socket());

@@ -24,7 +24,8 @@ impl Transport<'_> {
         matches!(self, Transport::Datagrams(_))
     }
 
-    /// Returns the carriers that the session may use; additional streams need TCP.
+    /// Returns the carriers that the session may use; separate TCP connections need a session over
+    /// TCP.
     pub(crate) fn carriers(self) -> Carriers {
         match self {
             Transport::Streams(1..) => Carriers::Tcp,

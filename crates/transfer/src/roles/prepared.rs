@@ -21,7 +21,8 @@ pub(crate) struct Description {
 }
 
 /// Splits `source` into its description and its payloads. With `surveyed`, the receiving end has
-/// the manifest already. With `in_the_clear`, a long manifest goes on the control stream.
+/// the manifest already. With `in_the_clear` (the data are not encrypted), a long manifest goes on
+/// the control stream; otherwise it is the start of the data.
 pub(crate) fn prepare(
     mut source: Source,
     surveyed: bool,

@@ -25,6 +25,7 @@ async fn analyse(client: Client, lab: String) -> Result<(), Error> {
     let mut frames = client.receive_channel(lab.clone() + "/frames", Default::default()).await?;
     let granted = client.send_channel(lab + "/granted", Default::default()).await?;
     for count in 0..=FRAMES {
+        // The first event is `Joined`, without a frame. The answer to it grants the first 8 frames.
         if let ChannelEvent::Message(frame) = frames.next().await.expect("the room stays")? {
             let pixels = Array::parse(&frame.bytes).ok().and_then(|array| array.values::<u16>());
             assert_eq!(pixels.expect("numbers of 16 bits")[0], count - 1, "a frame was lost");

@@ -1,4 +1,5 @@
-//! The sum of several CUBIC windows, in datagrams, driven by the clock (RFC 9438).
+//! The sum of several CUBIC windows (RFC 9438), in datagrams. The windows grow with time, not with
+//! each acknowledgement.
 
 use alloc::vec::Vec;
 

@@ -40,8 +40,8 @@ impl Voice {
     }
 
     /// Sets a new key, to be used after [`SWITCH`], or with `at_once` for the next message. An
-    /// earlier new key that is waiting for its time is used at once: epochs may follow each other
-    /// faster than [`SWITCH`].
+    /// earlier new key that is waiting for its time is used at once: epochs (each has its own keys)
+    /// may follow each other faster than [`SWITCH`].
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let (now, wait) = (clock::now(), if at_once { Span::ZERO } else { SWITCH });
         self.switch(Time::NEVER);
@@ -55,7 +55,7 @@ impl Voice {
         }
     }
 
-    /// Splits a message into datagrams, if possible.
+    /// Splits a message into datagrams. Returns whether this succeeded.
     fn cut(&mut self, now: Time, message: &Message) -> bool {
         self.switch(now);
         let mut blob = encode(message);

@@ -19,7 +19,7 @@ const BUFFER: usize = 8 << 20;
 /// The receiver's polling interval. After the sender's end, the receiver waits a round trip plus
 /// twice this interval for further datagrams.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Datagrams between checks for the flow's end.
+/// Maximum number of datagrams between two checks for the flow's end.
 const TURN: u32 = 64;
 
 #[derive(Default)]
@@ -93,7 +93,7 @@ fn rtt(run: &Run<'_>) -> Span {
     ways.iter().flatten().fold(Span::ZERO, |sum, way| sum + routes.delay(way))
 }
 
-/// Sends until the flow's end; returns the number sent.
+/// Sends until the flow's end; returns the number of datagrams sent.
 fn send(run: &Run<'_>, udp: &Udp, payload: u32, socket: &UdpSocket) -> io::Result<u64> {
     let seed = run.scenario.seed ^ Random::new(run.place as u64).bits();
     let mut random = Random::new(seed);
