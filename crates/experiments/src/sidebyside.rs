@@ -172,13 +172,14 @@ pub(crate) static COMPARE: Experiment = Experiment {
               table, 3000 MB, loss 5 % | goodput of C·(1 − L)]} points below greedy FOBS, because \
               it slows down on loss. Tsunami needs seconds to reach its rate, so it has {least \
               [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | goodput \
-              of C·(1 − L)]} % of the capacity for the small object and {least [Tsunami, 3000 MB, \
-              * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} % \
-              for the large one. GTP is the fastest protocol for 3 GB without loss, and recognises \
-              the path's own loss: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % \
-              of the capacity after loss for the small object and {GTP, 3000 MB, loss 5 % | \
-              goodput of C·(1 − L)} for the large one. SABUL, CUBIC and NewReno, which treat any \
-              loss as congestion, have 5 % or less at one lost packet in a thousand.\n\n\
+              of C·(1 − L)]} % of the capacity after loss for the small object and {least \
+              [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | \
+              goodput of C·(1 − L)]} % for the large one. GTP is the fastest protocol for 3 GB \
+              without loss, and recognises the path's own loss: at 5 % it has {GTP, 300 MB, loss 5 \
+              % | goodput of C·(1 − L)} % of the capacity after loss for the small object and \
+              {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} for the large one. At one lost \
+              packet in a thousand, SABUL, CUBIC and NewReno, which treat any loss as congestion, \
+              have at most 5 % of the capacity after loss.\n\n\
               All aims for 3 GB are met in the simulator and in every valid emulated run. Over \
               real sockets, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
               simulated values for 3 GB at all four losses; FOBS with its table and Tsunami, which \

@@ -28,8 +28,8 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     is_plain.then(|| text.parse().ok())?
 }
 
-/// Returns the entity tag if it is strong and has at most 1,024 bytes. A weak tag does not count,
-/// because several contents may have the same weak tag.
+/// Returns the entity tag with its quotes, if the tag is strong, not empty, and at most 1,024 bytes
+/// long. A weak tag does not count, because several contents may have the same weak tag.
 pub(crate) fn etag(headers: &HeaderMap) -> Option<String> {
     let value = text(headers, "etag")?.trim();
     let is_strong = value.len() > 2 && value.starts_with('"') && value.ends_with('"');

@@ -26,8 +26,8 @@ impl Url {
         })
     }
 
-    /// Parses an address as a user writes it. Spaces and non-ASCII characters of the path are
-    /// encoded.
+    /// Parses an address as a user writes it. In the path and the query, spaces, non-ASCII
+    /// characters and other characters that an address cannot have are encoded as `%XX`.
     ///
     /// # Errors
     /// [`Kind::Usage`]: no scheme or host, an invalid user, port or path, or more than 8 KiB.
@@ -109,7 +109,7 @@ impl fmt::Debug for Url {
 }
 
 /// Returns an address, valid or not, without everything before its last `@`. A password may contain
-/// `/`, `?`, `#` or `://` that are not encoded, so a part before an `@` may belong to it.
+/// `/`, `?`, `#` or `://` that are not encoded, so any text before an `@` may belong to a password.
 fn without_user(text: &str) -> String {
     match text.rsplit_once('@') {
         Some((_, rest)) => format!("...@{rest}"),

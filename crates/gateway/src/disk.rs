@@ -1,5 +1,5 @@
-//! Limits of disk accesses. Each client has a share of the permits, so a client whose files are on
-//! a hanging disk does not block the others.
+//! Limits of disk accesses. Each access needs a permit. Each client has a share of the permits, so
+//! a client whose files are on a hanging disk does not block the other clients.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ pub(crate) const LISTINGS: usize = 16;
 pub(crate) enum Client {
     /// The user of a token.
     User(String),
-    /// The network of a request without a token, or with a token without a name.
+    /// The network that sent a request without a token, or with a token without a name.
     Network(Network),
     /// One request from this host, without a token or with a token without a name. A proxy on this
     /// host may send the requests of many clients.

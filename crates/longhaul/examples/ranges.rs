@@ -1,9 +1,10 @@
 //! Times the read of 1,000 ranges of 64 KiB of a remote file of at least 100 MB, for `figures.sh
 //! ranges` in `results`.
 //!
-//! Usage: `ranges URL PATH PATHS`. The client's key is in the folder `LONGHAUL_CONFIG_DIR`; PATHS
-//! is the file of remembered paths. Prints the seconds from the call of `read_ranges` on an open
-//! file to the last byte, for two calls, one after the other.
+//! Usage: `ranges URL PATH PATHS`. PATH is the remote file. PATHS is the local file in which the
+//! client remembers network paths (`PathMemory`). The client's key is in the folder
+//! `LONGHAUL_CONFIG_DIR`. Prints the seconds from the call of `read_ranges` on an open file to the
+//! last byte, for two calls, one after the other.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         connection.close().await;
         Ok::<_, longhaul::Error>(seconds)
     })?;
-    #[allow(clippy::print_stdout, reason = "its output")]
+    #[allow(clippy::print_stdout, reason = "the example prints its result")]
     {
         println!("{:.3} {:.3}", seconds[0], seconds[1]);
     }

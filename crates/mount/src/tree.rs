@@ -93,7 +93,7 @@ impl Tree {
         Ok(path)
     }
 
-    /// Returns the folder that holds `inode`; the top holds itself.
+    /// Returns the folder that holds `inode`; [`TOP`] for the top itself and for an unknown inode.
     pub(crate) fn parent(&self, inode: u64) -> u64 {
         lock(&self.nodes).get(&inode).map_or(TOP, |node| node.parent)
     }
@@ -181,7 +181,7 @@ impl Tree {
         self.node(inode).map(|node| node.named)
     }
 
-    /// Records the version that was opened; returns whether it equals the previous version.
+    /// Records the version that was opened; returns whether it equals the version opened before.
     pub(crate) fn opened(&self, inode: u64, version: Version) -> bool {
         let mut nodes = lock(&self.nodes);
         let Some(node) = nodes.get_mut(&inode) else { return false };

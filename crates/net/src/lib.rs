@@ -12,7 +12,7 @@
 //! - [`buffers`]: memory for chunks, and the blocks that fill them.
 //! - [`port`]: one receiving thread that distributes datagrams to flows; path MTU; address
 //!   validation.
-//! - [`access`]: the speed of the host's network card, and the other traffic on it.
+//! - [`access`]: the speed of the host's network card, and the other traffic through the card.
 //!
 //! A sender writes into a [`batch::Batch`] through a [`sealing::seal::Sealer`] and sends the batch
 //! through a [`socket::Socket`]. A receiver registers a flow at a [`port::Port`]. The port passes

@@ -43,7 +43,7 @@ impl Gate {
         (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())
     }
 
-    /// Takes a place for `network`. Returns it, and how many others were evicted.
+    /// Takes a place for `network`. Returns the place, and how many other places were evicted.
     pub(super) fn enter(&self, network: Network) -> (Place, usize) {
         let mut inside = self.lock();
         let mut left = 0;
@@ -58,7 +58,7 @@ impl Gate {
         (Place { gate: self.clone(), number, leave }, left)
     }
 
-    /// Evicts the oldest place of the network with the most places; `false` if none is taken.
+    /// Evicts the oldest place of the network with the most places; `false` if no place is taken.
     pub(super) fn evict(&self) -> bool {
         self.lock().evict()
     }

@@ -42,8 +42,8 @@ impl ServerPin {
         [&*name, bare, bare.trim_matches(['[', ']'])].contains(&&*server)
     }
 
-    /// Returns those of `pins` that count for the server at `host` and `port`: the pins with its
-    /// port, or else the pins with its host alone.
+    /// Returns those of `pins` that count for the server at `host` and `port`: the pins that name
+    /// host and port, or, if there are none, the pins that name the host alone.
     pub fn of<'a>(
         pins: &'a [ServerPin],
         host: &str,

@@ -21,12 +21,13 @@ pub struct Link {
     pub contact: SocketAddr,
     /// A random id for the data flow.
     pub flow: FlowId,
-    /// The largest UDP payload known to pass.
+    /// The largest UDP payload in bytes that is known to pass, if any.
     pub datagram: Option<u16>,
 }
 
 impl Link {
-    /// Returns the cipher for data: AES-128-GCM if both ends have it in hardware.
+    /// Returns the cipher for data: AES-128-GCM if both ends have it in hardware, otherwise
+    /// ChaCha20-Poly1305.
     pub(crate) fn suite(&self) -> Suite {
         Suite::choose(Cipher::Auto, self.session.both_fast_aes)
     }

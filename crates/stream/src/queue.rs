@@ -15,12 +15,13 @@ pub(crate) struct Outlet<T> {
 }
 
 impl<T> Outlet<T> {
-    /// Also true after the thread has ended, so that the next [`Outlet::send`] finds that out.
+    /// Returns whether fewer than [`WAITING`] entries are queued. Also true after the thread has
+    /// ended, so that the next [`Outlet::send`] detects the end.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) < WAITING || Arc::strong_count(&self.waiting) == 1
     }
 
-    /// Queues `entry`, also without room; returns whether the thread still runs.
+    /// Queues `entry`, even if the queue has no room; returns whether the thread still runs.
     pub(crate) fn send(&self, entry: T) -> bool {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.sender.send(entry).is_ok()

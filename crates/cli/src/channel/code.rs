@@ -2,7 +2,7 @@
 
 use longhaul::ChannelCode;
 
-/// Parses `none`, `xor:3` or `rs:8+2`.
+/// Parses `none`, `xor:N` (one repair for each N datagrams) or `rs:N+M` (M repairs for each N).
 pub(super) fn parse(text: &str) -> Result<ChannelCode, String> {
     let number = |text: &str, most: u8| {
         let number = text.parse::<u8>().ok();

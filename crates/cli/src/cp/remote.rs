@@ -1,5 +1,5 @@
-//! A copy between two other hosts. This host starts it on one of them by ssh, shows the events, and
-//! can end the copy. The data go directly between the two.
+//! A copy between two other hosts. This host starts the copy on one of them (the runner) by ssh,
+//! shows the copy's events, and can end the copy. The data go directly between the two other hosts.
 
 mod command;
 mod parse;
@@ -22,7 +22,7 @@ use crate::screen::Screen;
 
 /// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time for a cancelled copy to end on the other host. Then this host kills ssh.
+/// Time for a cancelled copy to end on the runner. Then this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
 /// Limit of a line in bytes; the rest of a longer line is dropped.
 const MAX_LINE: u64 = 1 << 20;
@@ -37,18 +37,20 @@ enum Line {
     Err(Vec<u8>),
 }
 
-/// The copy on the other host.
+/// The copy on the runner.
 struct Run<'a> {
     plan: &'a Plan,
     screen: &'a Screen,
     cancel: &'a CancelHandle,
+    /// Whether the runner has reported an event.
     began: bool,
-    /// Output of ssh and of the other host except events, for error messages.
+    /// Output of ssh and of the runner except events, for error messages.
     noise: String,
+    /// The copy's result, once reported: the summary and its line for `--json`, or the error.
     last: Option<Result<(Summary, String), Error>>,
 }
 
-/// Returns the summary and its line for `--json`.
+/// Runs the copy. Returns the copy's summary, and the summary as a line for `--json`.
 pub(super) fn run(
     plan: &Plan,
     screen: &Arc<Screen>,
@@ -125,8 +127,8 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
 }
 
 impl Run<'_> {
-    /// Shows events until the other host's output ends. When the user cancels, drops `stdin`, so
-    /// that the other host's copy ends. After [`ENDING`], kills ssh.
+    /// Shows events until the runner's output ends. When the user cancels, drops `stdin`, so that
+    /// the runner ends the copy. If the output has not ended after [`ENDING`], kills ssh.
     fn follow(
         &mut self,
         lines: &Receiver<Line>,
@@ -153,7 +155,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles an event, or output of the other host's shell.
+    /// Handles an event, or output of the runner's shell.
     fn output(&mut self, line: &[u8]) {
         let value: Value = serde_json::from_slice(line).unwrap_or_default();
         let Some(name) = value["event"].as_str().map(str::to_owned) else {
@@ -176,7 +178,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles a line of standard error, of the local ssh or of the other host.
+    /// Handles a line of standard error, of the local ssh or of the runner.
     fn complaint(&mut self, line: &[u8]) {
         self.keep(line);
         let text = String::from_utf8_lossy(line);
@@ -193,7 +195,7 @@ impl Run<'_> {
         self.noise.extend(gap.chars().chain(text.trim().chars()).take(room));
     }
 
-    /// Rewrites the other host's error from this host's point of view.
+    /// Rewrites the runner's error from this host's point of view.
     fn explain(&self, mut error: Error) -> Error {
         let runner = &self.plan.runner;
         if error.kind == ErrorKind::Usage && error.what.contains(command::WATCH) {

@@ -27,7 +27,7 @@ fn occasional_damage_is_detected_and_repaired() {
 }
 
 #[test]
-fn repeated_damage_ends_with_its_own_exit_status() {
+fn repeated_damage_ends_the_copy_with_exit_status_6() {
     for way in WAYS {
         let rig = Relayed::with(LEN, &["--allow-plain"]);
         rig.relay.rules.damaged.store(usize::MAX, Ordering::Relaxed);

@@ -28,8 +28,8 @@ impl Observer for Nobody {
     }
 }
 
-/// Starts a server that reads a message of `service`, sends `lies` and hangs up. `asks` gets a
-/// client, the server's id and a location on the server.
+/// Starts a server that reads a message of `service`, sends `lies` and hangs up. Calls `asks` with
+/// a client, the server's id and a location on the server; returns the result of `asks`.
 pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     service: &'static str,
     lies: Vec<impl prost::Message + 'static>,
@@ -143,7 +143,7 @@ pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
         .expect("it answers")
 }
 
-/// Sends `asks` on one stream to `service` in this version. Reads answers until the stream ends or
+/// Sends `asks` on one stream to this version of `service`. Reads answers until the stream ends or
 /// `most` + 1 answers have arrived. Returns the first `most` answers, and the reason if the server
 /// ends the stream with an error.
 pub(super) fn told<Tell: prost::Message + Default>(
@@ -171,7 +171,8 @@ pub(super) fn told<Tell: prost::Message + Default>(
     })
 }
 
-/// Reads messages until `is_last` holds for one or the session ends. The error is the close reason.
+/// Reads messages until `is_last` holds for a message or the session ends. Returns the messages,
+/// and the close reason if the session ends with an error.
 async fn listen(
     session: &mut Session,
     is_last: impl Fn(&Message) -> bool,
@@ -210,8 +211,8 @@ impl LyingServer {
         })
     }
 
-    /// Answers each message with the messages that `lie` returns; on `None` it drops the session.
-    /// Sessions are numbered from 0.
+    /// Calls `lie` with the number of the session, from 0, and each message. Answers with the
+    /// messages that `lie` returns; on `None` drops the session.
     pub(super) fn answering(
         mut lie: impl FnMut(usize, &Message) -> Option<Vec<Message>> + Send + 'static,
     ) -> LyingServer {

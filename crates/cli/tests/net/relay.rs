@@ -25,14 +25,15 @@ const SILENT: Duration = Duration::from_millis(500);
 type Action = Box<dyn FnOnce() + Send>;
 
 pub(super) struct Rules {
-    /// Drops datagrams of the data port with UDP payloads above this length.
+    /// Drops datagrams of the data port with more than this many bytes of UDP payload.
     pub(super) longest: AtomicUsize,
     /// Number of data datagrams to damage.
     pub(super) damaged: AtomicUsize,
     /// Drops all UDP of the data port.
     pub(super) no_data: AtomicBool,
     /// Until the client has sent data, drops what the server sends after the handshake: QUIC
-    /// packets with short headers (RFC 9000, section 17.3), and datagrams of its data port.
+    /// packets with short headers (RFC 9000, section 17.3), and datagrams of the server's data
+    /// port.
     pub(super) mute_server: AtomicBool,
     /// After the server has answered, delays the client's further control datagrams until this many
     /// data datagrams have reached the server; zero turns this off.
@@ -63,8 +64,9 @@ pub(super) struct Rules {
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     /// Whether the tap also gets datagrams from the data port.
     both_ways: AtomicBool,
+    /// Number of data datagrams at the tap so far.
     tapped: AtomicUsize,
-    /// Callback to run after this many data datagrams at the tap.
+    /// Callback to run at the next data datagram after this many data datagrams at the tap.
     once: Mutex<Option<(usize, Action)>>,
     gone: AtomicBool,
 }

@@ -6,7 +6,7 @@ const FILE: usize = 600;
 const FUNCTION: usize = 70;
 const COLUMNS: usize = 100;
 
-/// Accepted exceptions: `path` or `path:function`, with the exact length.
+/// Accepted exceptions: `path` or `path:function`, with the exact number of lines.
 const EXCEPTIONS: [(&str, usize); 0] = [];
 
 /// Returns each function with its number of lines. Relies on rustfmt's layout.

@@ -20,7 +20,8 @@ const FOREIGN: [Words; 9] = [
     ("unchecked code", &["unsafe"]),
 ];
 
-/// Words that the simulation and its pages must not contain: results would differ between machines.
+/// Words that the simulation and the experiments must not contain, because with them the results
+/// would differ between machines.
 const UNLIKE: [Words; 2] = [
     HASH_ORDER,
     (
@@ -47,7 +48,8 @@ const UNLIKE: [Words; 2] = [
     ),
 ];
 
-/// Returns each use of one of the words below `folders`; tests and comments do not count.
+/// Returns each use of a word of `foreign` in the files below `folders`. Tests and comments do not
+/// count.
 fn look_for(foreign: &[Words], folders: &[&str]) -> Vec<String> {
     let sources = sources();
     let mut found = Vec::new();

@@ -51,9 +51,10 @@ pub(super) static BESIDE: Experiment = Experiment {
             (CUBIC, a window that only congestion limits) with a round trip of 20 ms starts at 2 \
             s. All send to one receiver through a switch, whose port has 1 Gbit/s (Ethernet \
             framing included) and a drop-tail queue of 2 MB. The receiver finds its capacity (C_r) \
-            by itself. The receiver takes all of the link or 85 % of it (`receive-share`). It \
-            measures other traffic and leaves it a max-min fair share (`others` fair), or ignores \
-            it (`others` ignored). Goodputs are means from 5 to 20 s of one run with one seed.",
+            by itself. The receiver takes all of the link or 85 % of it (`receive-share`). The \
+            receiver measures other traffic and leaves this traffic a max-min fair share (`others` \
+            fair), or ignores it (`others` ignored). Goodputs are means from 5 to 20 s of one run \
+            with one seed.",
     cases: || {
         let case = |(share, (value, rule)): (u32, (&str, &str))| {
             let variant = vary("gtp-beside")

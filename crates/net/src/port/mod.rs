@@ -1,8 +1,9 @@
 //! A port: one UDP socket, one receive thread, many flows.
 //!
-//! The thread sleeps until a datagram, a flow's wake-up or a command arrives, and calls each flow's
-//! [`FlowSink`] with all its datagrams of one system call. Sinks live on that thread and must not
-//! block it. A sink that sends keeps the [`Socket`] (not the port, which owns the sink).
+//! The thread sleeps until a datagram, a flow's wake-up or a command arrives. It calls the
+//! [`FlowSink`] of each flow with all datagrams of this flow from one system call. Sinks live on
+//! the thread and must not block it. A sink that sends keeps the [`Socket`] (not the port, which
+//! owns the sink).
 
 pub mod address;
 mod answers;
@@ -49,8 +50,9 @@ pub struct Datagram<'a> {
 
 /// The consumer of a flow's datagrams. Called on the receive thread only.
 pub trait FlowSink: Send {
-    /// Handles datagrams of the flow: all of one system call, in the order of arrival. Datagrams
-    /// left in the iterator are dropped.
+    /// Handles datagrams of the flow in the order of arrival: all from one system call, or all
+    /// early datagrams (those that arrived before the flow was registered). Datagrams left in the
+    /// iterator are dropped.
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
     /// Called after each [`FlowSink::on_batch`], when all flows have received the datagrams of one
@@ -90,12 +92,13 @@ pub trait FlowSink: Send {
     fn on_port_closed(&mut self, why: &str);
 }
 
-/// The datagrams of one flow from one system call.
+/// The datagrams of one call of [`FlowSink::on_batch`].
 pub struct Datagrams<'a> {
     messages: &'a [Message<'a>],
     slots: std::slice::Iter<'a, Slot>,
 }
 
+/// A datagram's header, and the place of its bytes: `start` and `len` within message `message`.
 pub(super) struct Slot {
     pub(super) header: Header,
     pub(super) message: u32,
@@ -330,13 +333,14 @@ impl PortHandle {
     }
 
     /// Expects data from `address`, with which a handshake is in progress or completed: early
-    /// datagrams from `address` are kept until their flow is registered. Repeat the call every few
-    /// seconds as long as the client stays.
+    /// datagrams from `address` are kept until their flow is registered. The port forgets the
+    /// address after ten seconds, so repeat the call as long as the client stays.
     pub fn expect(&self, address: IpAddr) {
         self.send_command(PortCommand::Expect(address.to_canonical()));
     }
 
-    /// Expects `flow`, which `address` announced over its session.
+    /// Expects `flow`, which the client at `address` announced over its session: early datagrams of
+    /// `flow` are kept, also if `address` is not expected.
     pub fn announce(&self, flow: FlowId, address: IpAddr) {
         self.send_command(PortCommand::Announce(flow, address.to_canonical()));
     }

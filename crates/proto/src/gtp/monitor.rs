@@ -29,11 +29,13 @@ struct Count {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Monitor {
+    /// The edge that is not settled yet: when it had arrived, and its number plus one.
     edge: Option<(Time, u64)>,
     below: Count,
     above: Count,
     /// Highest number plus one.
     highest: u64,
+    /// When the highest number arrived.
     risen: Time,
     settled: Option<Seen>,
 }

@@ -1,4 +1,5 @@
-//! One buffer at the sending end: requested blocks, and blocks that may still be in flight.
+//! One buffer (a segment, or a part of one) at the sending end: requested blocks, and blocks that
+//! may still be in flight.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -12,7 +13,7 @@ use crate::wire::Resend;
 struct Mark {
     /// The datagram's number, plus one.
     end: u64,
-    /// All blocks of the segment before block `index` had been sent.
+    /// All blocks of the buffer before the segment's block `index` had been sent.
     index: u32,
     at: Time,
 }
@@ -30,6 +31,7 @@ pub(super) struct Sending {
     /// Marks of the first transmissions, in order.
     marks: VecDeque<Mark>,
     resends: VecDeque<Range<u32>>,
+    /// The mark of the last resent run.
     resent: Option<Mark>,
     /// The number of the current request.
     round: u32,
@@ -38,7 +40,8 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Records that each block before `index` was sent once, in datagrams numbered below `end`.
+    /// Records that each block of the buffer before `index` was sent once, in datagrams numbered
+    /// below `end`.
     pub(super) fn on_first(&mut self, now: Time, index: u32, end: u64) {
         self.marks.push_back(Mark { end, index, at: now });
     }
@@ -81,8 +84,8 @@ impl Sending {
     }
 
     /// The next run of at most `max` blocks to resend; datagram `number` carries the run's first
-    /// block. `there` holds blocks that the receiver has from another source; `base` is the
-    /// segment's first block.
+    /// block. `there` holds blocks that the receiver is known to have, numbered from the start of
+    /// the object. `base` is the number of the segment's first block in the object.
     pub(super) fn next_resend(
         &mut self,
         now: Time,

@@ -1,5 +1,6 @@
-//! SABUL's receiving end: reports gaps, and sends at most one acknowledgement an interval. Only the
-//! last acknowledgement does not wait for its interval.
+//! SABUL's receiving end: reports gaps, and sends at most one acknowledgement in each interval.
+//! Only the last acknowledgement, when all blocks have arrived, does not wait for the interval to
+//! end.
 
 use super::reports::Reports;
 use super::{ACK_INTERVAL, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL};

@@ -9,9 +9,9 @@ use super::Prefix;
 /// A permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// The right to read and watch, or to receive.
+    /// The right to read and watch keys, or to receive streams and messages.
     pub read: bool,
-    /// The right to put and delete, or to send.
+    /// The right to put and delete keys, or to send streams and messages.
     pub write: bool,
     /// Applies to this name and the names below it.
     pub prefix: Prefix,

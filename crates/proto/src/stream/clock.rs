@@ -3,8 +3,8 @@
 
 use crate::time::{Span, Time};
 
-/// Minima are forgotten after one to two windows: clocks drift (50 ppm are 3 ms a minute), and
-/// routes change.
+/// The minima of [`Clock`] are forgotten after one to two windows of this length: clocks drift
+/// (50 ppm are 3 ms a minute), and routes change.
 const WINDOW: Span = Span::from_secs(30);
 
 /// Computes the receiver's deadlines from the sender's stamps. The minimum of (arrival − stamp) is

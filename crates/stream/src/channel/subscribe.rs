@@ -41,14 +41,15 @@ pub struct Wish {
     pub name: Key,
     /// Which messages to receive, and how they travel.
     pub mode: Mode,
-    /// Only messages with this key or one below it; empty: all.
+    /// Receives only messages with this key or a key below it; empty: all messages.
     pub keys: Prefix,
     /// The code that computes repair datagrams.
     pub code: Code,
     /// UDP payload of a datagram in bytes; `None` for the largest that passes to the server, but
     /// at most what Ethernet carries.
     pub datagram: Option<u16>,
-    /// The interface to the multicast group; `None` for the one that leads to the server.
+    /// Index of the interface to the multicast group; `None` for the interface that leads to the
+    /// server.
     pub interface: Option<u32>,
 }
 
@@ -79,7 +80,7 @@ pub struct Received {
 pub struct Status {
     /// Whether the connection is up.
     pub connected: bool,
-    /// The round-trip time when the client entered the room.
+    /// The round-trip time when the client last entered the room.
     pub rtt: Span,
     /// Messages with a restored datagram.
     pub restored: u64,

@@ -16,7 +16,7 @@ const REQUEST: u32 = 300;
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct StreamRun {
-    /// The sender's settings; the receiver has the same symbol size, deadline and path.
+    /// The sender's settings; the receiver has the same symbol size, deadline and path delay.
     pub settings: Settings,
     /// The receiver's memory for symbols, in bytes.
     pub memory: usize,
@@ -66,7 +66,7 @@ impl StreamOutcome {
         self.delays.get(place.min(last)).copied().unwrap_or(Span::ZERO)
     }
 
-    /// UDP payload a second.
+    /// The rate of UDP payload sent, averaged over the run.
     pub fn rate(&self) -> Rate {
         self.bytes / self.elapsed
     }
@@ -93,10 +93,10 @@ struct World<'a> {
     sender: Sender,
     receiver: Receiver,
     link: Link,
-    /// Datagrams on the link, by arrival and number.
+    /// Datagrams on the link, by arrival time and number.
     flying: BinaryHeap<Reverse<(Time, u64, Flying)>>,
     back: Link,
-    /// Requests on the way back, by arrival and number.
+    /// Requests on the way back, by arrival time and number.
     requests: BTreeMap<(Time, u64), Request>,
     requested: u64,
     now: Time,

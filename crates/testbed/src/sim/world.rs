@@ -18,7 +18,8 @@ use super::{SimError, What};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// After its flows a run continues for this time and two round trips, to detect late activity.
+/// After its last flow has ended, a run continues for this time plus two of the longest round
+/// trips, to detect late activity.
 const LINGER: Span = Span::from_millis(50);
 
 pub(super) struct World<'s> {

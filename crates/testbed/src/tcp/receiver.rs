@@ -5,7 +5,7 @@ use longhaul_proto::time::{Span, Time};
 
 use super::{Ack, Data, SACK_RUNS};
 
-/// Linux's minimum delay of an acknowledgement.
+/// Linux's minimum delay of a delayed acknowledgement.
 const DELAY: Span = Span::from_millis(40);
 /// Segments at the start that Linux acknowledges individually.
 const QUICK: u32 = 16;

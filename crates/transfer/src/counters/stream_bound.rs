@@ -11,7 +11,7 @@ use crate::summary::BoundBy;
 
 /// Returns the bottleneck. `from` has the times of the sender's two threads, which read chunks and
 /// carry the streams. `to` has the times of the receiver's two threads, which carry the streams and
-/// write. `capped`: the user has set or limited the rate.
+/// write. `capped`: the user has set or limited the rate. `small`: the copy has many small files.
 pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small: bool) -> BoundBy {
     let whole = from.paced + from.stream + from.busy;
     let half = |span: Span| whole > Span::ZERO && span >= whole / 2;

@@ -12,8 +12,9 @@
 //!
 //! [`outbox`] and `relay` carry control messages. [`shared_core`] is one receiving core for several
 //! flows. `drain` measures the rate of the writer. `hole` detects a path that drops large
-//! datagrams. `questions` asks how much of a first flight has arrived. `refusals` counts lost and
-//! refused datagrams. `trial` finds the number of connections for [`stream`].
+//! datagrams. `questions` asks how much of a first flight (the data sent before the session is
+//! open) has arrived. `refusals` counts lost and refused datagrams. `trial` finds the best number
+//! of connections for [`stream`].
 
 mod drain;
 pub(crate) mod feedback;

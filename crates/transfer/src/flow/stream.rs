@@ -332,7 +332,8 @@ impl Streaming {
         Ok(true)
     }
 
-    /// Sends one chunk on a stream with room. Returns false if the pass ends first.
+    /// Sends one chunk on an idle stream, or on the control stream. Returns false if the pass ends
+    /// first.
     fn send_chunk(&mut self, chunk: u64) -> Result<bool, Error> {
         self.board.note_first_datagram(clock::now().as_nanos());
         let digest = self.payloads.read_whole(chunk)?;

@@ -49,7 +49,8 @@ impl Below for Rc<Channels> {
             _ => server.begin_below(session.peer, messages::LINK).ok(),
         }
         .unzip();
-        // A link needs two rights, and ends when either is lost.
+        // A link (a connection to a room of another server) needs the right to channels and the
+        // right to links. It ends when it loses either right.
         let stopped = async {
             let Some(linking) = &linking else { return running.ending().await };
             tokio::select! {

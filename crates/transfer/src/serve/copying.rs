@@ -135,8 +135,8 @@ impl Copying {
             }
         };
         let Some(Message::Request(request)) = frame.message else { return None };
-        // The server keeps early datagrams only for a limited time. The client's surveys of the
-        // other sources may have taken longer, so start that time again.
+        // The port expects early datagrams from an address only for a limited time. The client's
+        // surveys of the other sources may have taken longer, so start this time again.
         server.port.expect(session.remote.ip());
         Some(self.requested(session, request).await)
     }

@@ -21,11 +21,11 @@ use crate::session::{self, PeerId, Session};
 /// How long to wait after a link has ended before it is retried.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A room of another server that a room here is linked to.
+/// A room of another server to which a room of this server is linked.
 #[derive(Clone)]
 pub(crate) struct LinkTo {
     pub(crate) options: HostOptions,
-    /// The room, here and at the other server.
+    /// The name of the room, here and at the other server.
     pub(crate) room: Key,
     /// Decides whether to trust a new server.
     pub(crate) observer: Arc<dyn Observer>,

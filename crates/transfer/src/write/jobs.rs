@@ -38,7 +38,9 @@ pub(crate) enum Job {
     /// The flow has reached the AEAD forgery limit.
     Forged,
     PortClosed(String),
+    /// Another source joins a copy from several sources.
     Join(Box<Join>),
+    /// Starts to write an object; later jobs of the same source belong to this object.
     Begin(Box<Writer>),
     /// The transfer is over, finished or not.
     Stop,
@@ -55,9 +57,13 @@ pub(crate) enum WriterEvent {
     /// The destination is open, with this plan.
     Planned {
         manifest: Arc<Manifest>,
+        /// The plan, as messages for the source.
         slices: Vec<Plan>,
+        /// Chunks that need not be sent.
         have: Vec<Range<u64>>,
+        /// Byte ranges of the object that are never sent: padding, and holes of files.
         implied: Vec<Range<u64>>,
+        /// Numbers of entries that need no copy: equal files and links, and folders that exist.
         skipped: Vec<Range<u64>>,
         resumed_bytes: u64,
     },
@@ -71,7 +77,7 @@ pub(crate) enum WriterEvent {
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// If names were requested: these entries of the manifest have their final names.
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
-    /// These names that the source lacks were removed, or would be.
+    /// These names, which the source lacks, were removed; in a dry run: would be removed.
     Deleted(Vec<Vec<u8>>),
     /// Memory was freed.
     Drained,

@@ -1,4 +1,5 @@
-//! The memory use of a sender.
+//! The memory use of a sender: it keeps open segments, and stretches (runs of blocks that were sent
+//! equally often).
 
 use super::*;
 use crate::endpoint::{PacketNumber, Sender};

@@ -1,4 +1,5 @@
-//! Receives the messages of a multicast group. The keys change with each epoch.
+//! Receives the messages of a multicast group. An epoch is the time during which the same keys are
+//! valid.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -67,7 +68,8 @@ impl Ears {
     }
 
     /// Sets the key of a new epoch. Appends to `out` the messages of datagrams that arrived before
-    /// the key. Ignores a known key: a new [`Known`] would not recognise duplicates.
+    /// the key. Ignores an epoch that is known already: a new [`Known`] would not recognise
+    /// duplicates.
     pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Received>) {
         let before = self.before.as_ref().map(|(known, _)| &known.epoch);
         if self.now.epoch == epoch || before == Some(&epoch) {

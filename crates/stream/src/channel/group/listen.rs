@@ -85,7 +85,7 @@ impl Control {
 }
 
 impl Shared<'_> {
-    /// Keeps a session until `ends` completes.
+    /// Keeps a session until `ends` completes or the session fails.
     async fn attend(
         &self,
         link: Link,
@@ -141,8 +141,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Joins the group when the server has described it, and receives its messages. Returns only if
-    /// it cannot join.
+    /// Joins the group when the server has described the group, and receives its messages. Returns
+    /// only if joining fails.
     async fn hear(&self) -> Error {
         let mut places = self.place.subscribe();
         let counts = Arc::<Counts>::default();
@@ -192,7 +192,7 @@ impl Shared<'_> {
     }
 }
 
-/// Returns the next datagram's length; without a group, never.
+/// Returns the next datagram's length; without a group, never completes.
 pub(super) async fn receive(hearing: &Option<(Group, UdpSocket, Ears)>, bytes: &mut [u8]) -> usize {
     loop {
         let Some((_, socket, _)) = hearing else { return std::future::pending().await };

@@ -26,12 +26,15 @@ const WAIT: Span = Span::from_millis(20);
 /// the sender has from the start.
 const REPORT: Span = Span::from_secs(1);
 
+/// What adapts the code to a deadline: the receiver's measurements and its reports to the sender.
 struct Known {
     deadline: Span,
     meter: Meter,
+    /// When the receiver sends its next report.
     due: Time,
     /// The report in flight, and when it arrives.
     report: Option<(Time, Path)>,
+    /// Datagrams without repairs that the sender had sent when the last report arrived.
     count: u64,
 }
 
@@ -46,7 +49,7 @@ impl Known {
         self.report.map_or(self.due, |(at, _)| at.min(self.due))
     }
 
-    /// Sends a due report; adapts `cutter` to an arrived one.
+    /// Adapts `cutter` to a report that has arrived; sends a report that is due.
     fn follow(&mut self, now: Time, run: &UpdatesRun, cutter: &mut Cutter) {
         if let Some((_, path)) = self.report.take_if(|(at, _)| *at <= now) {
             let per_second = (cutter.count() - self.count) as f64 / REPORT.as_secs_f64();

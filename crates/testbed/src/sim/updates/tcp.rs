@@ -14,7 +14,8 @@ const SEGMENT: usize = 1_448;
 const HEADERS: u32 = 52;
 /// Segments of the first window.
 const FIRST: f64 = 10.0;
-/// A segment counts as lost when a segment sent this many transmissions later is acknowledged.
+/// A segment counts as lost when a segment sent at least this many transmissions later is
+/// acknowledged.
 const LATER: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +37,7 @@ enum Event {
 struct Segment {
     updates: Vec<u32>,
     sent: Time,
-    /// The segment's last place among all transmissions.
+    /// The number of the segment's last transmission, counted over all segments.
     order: u64,
     /// Whether the segment waits to be sent again.
     is_lost: bool,
@@ -52,7 +53,7 @@ struct Tcp<'a> {
     open: BTreeMap<u64, Segment>,
     next: u64,
     order: u64,
-    /// The newest transmission that was acknowledged.
+    /// The highest number of a transmission that was acknowledged.
     newest: u64,
     window: f64,
     threshold: f64,
@@ -164,8 +165,8 @@ impl Tcp<'_> {
         self.look(now);
     }
 
-    /// Finds segments lost by age: 5/4 of a round trip if a later transmission was acknowledged,
-    /// otherwise two.
+    /// Finds segments lost by age: older than 5/4 of a round trip if a later transmission was
+    /// acknowledged, otherwise older than two round trips.
     fn look(&mut self, now: Time) {
         let (rtt, newest) = (self.rtt, self.newest);
         self.lose(now, |other| {
