@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds a Debian package: dist/deb.sh BINARY FOLDER. Prints the package's path.
+# Builds a Debian package of the program BINARY, and writes the package into FOLDER:
+# dist/deb.sh BINARY FOLDER. Prints the package's path.
 # Needs cargo-deb (`cargo install --locked cargo-deb`); crates/cli/Cargo.toml lists the files.
 set -eu
 [ $# -eq 2 ] || { echo "usage: dist/deb.sh BINARY FOLDER" >&2; exit 2; }

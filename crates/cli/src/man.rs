@@ -39,7 +39,7 @@ fn with_settings(root: Command) -> Command {
 }
 
 fn render(args: &ManArgs, root: Command) -> Result<(), Error> {
-    // With the help subcommand there would be a page for each word of `longhaul help`.
+    // With the help subcommand there would be a second page (`longhaul help cp`) for each command.
     let mut root = with_settings(root).disable_help_subcommand(true);
     root.build();
     if let Some(folder) = &args.dir {

@@ -164,8 +164,9 @@ pub(crate) static FIG5: Experiment = Experiment {
               longhaul delivers {RBUDP, scatter/gather at 878 Mbit/s} Mbit/s with scatter/gather, \
               {-[RBUDP, scatter/gather at 878 Mbit/s | difference]} % less than the paper because \
               of the repair rounds.\n\n\
-              A program that accepts 10 % more data, because it moves the data only once, delivers \
-              {least [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. \
+              A program that accepts 10 % more data than naive RBUDP, because it moves the data \
+              only once, delivers {least [* | gain by scatter/gather]} to {most [* | gain by \
+              scatter/gather]} % more. \
               This says nothing about scatter/gather itself: the 10 % are an input of this \
               simulation. On a current host, real copies are 11 to 12 % slower with \
               scatter/gather: 6.59 instead of 7.48 Gbit/s without encryption, and 5.66 instead of \

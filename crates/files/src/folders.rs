@@ -11,7 +11,7 @@ const KEPT: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Folders {
     base: SharedFolder,
-    /// The paths of the handles, outermost first: each starts with the previous path.
+    /// The handles with their paths, outermost first: each path starts with the previous one.
     open: Vec<(Vec<u8>, SharedFolder)>,
 }
 

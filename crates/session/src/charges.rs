@@ -36,7 +36,8 @@ impl Charges {
         Charges { unauthorised, stopped, paused }
     }
 
-    /// Returns whether a handshake of `network` must be dropped.
+    /// Returns whether a handshake of `network` must be dropped. If not, and the network has to
+    /// pause, counts the handshake.
     pub(super) fn is_barred(&mut self, now: Time, network: Network) -> bool {
         if !self.unauthorised.is_over(now, network) && !self.stopped.is_over(now, network) {
             return false;

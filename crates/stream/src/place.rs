@@ -18,6 +18,7 @@ pub(crate) const CONTENT: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Place {
     last_received: Mutex<Option<(Path, Time)>>,
+    /// Number of frames that were not forwarded completely to this receiver.
     withheld: AtomicU64,
     epoch: AtomicU64,
     changed: Notify,

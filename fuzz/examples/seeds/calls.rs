@@ -3,7 +3,7 @@
 use longhaul_rpc::messages::{Answer, Begin, Call, Cancel, Credit, Finish, Have, Item, Said, Say};
 use prost::Message as _;
 
-/// A byte with the message's length precedes each message.
+/// Seeds, each a sequence of messages. A byte with the message's length precedes each message.
 pub(super) fn all() -> Vec<Vec<u8>> {
     // The byte after a call selects what the called method does.
     let one = |said: Said, then: &[u8]| {

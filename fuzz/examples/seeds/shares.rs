@@ -3,7 +3,7 @@
 use longhaul_share::messages::{Ask, Asked, Begin, Get, Hold, Item, Part, Put, Tell, Told, Watch};
 use prost::Message as _;
 
-/// A byte with the message's length precedes each message.
+/// Seeds, each a sequence of messages. A byte with the message's length precedes each message.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());

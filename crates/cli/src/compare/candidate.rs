@@ -21,7 +21,8 @@ pub(crate) enum Candidate {
     TcpTried,
 }
 
-/// Every protocol, and TCP with one connection and with a copy's default number.
+/// Every protocol of the registry, and TCP with one connection and with a copy's default number of
+/// connections.
 pub(super) fn all() -> Vec<Candidate> {
     let rows = registry::all().iter().map(Candidate::Registry);
     rows.chain([1, TCP_STREAMS].map(|streams| Candidate::Tcp { streams })).collect()

@@ -22,7 +22,8 @@ impl Course {
         self.with(|points| points.push((at, bytes)));
     }
 
-    /// Adds the last sample, and returns the copy's duration in seconds.
+    /// Replaces all samples at or after the copy's end by one sample at its end. Returns the copy's
+    /// duration in seconds.
     pub(super) fn done(&self, summary: &Summary) -> f64 {
         let end = summary.elapsed.as_secs_f64();
         self.with(|points| {
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn rates_are_averages_between_samples() {
-        // Two samples have the same time; the last has fewer bytes.
+        // Two samples have the same time; the last has fewer bytes than the one before it.
         let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
         assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
         assert!(rates(&[]).is_empty());

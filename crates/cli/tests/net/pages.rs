@@ -13,7 +13,7 @@ use super::http::has;
 use super::mount::fuse;
 use crate::rig::{Child, Ended, Host, Server, binary, need};
 
-/// The host on the page that runs the server.
+/// The pages' name of the host that runs the server.
 const SERVER: &str = "dtn.example.org";
 const SERVER_PROMPT: &str = "dtn$ ";
 /// The first word of the line with a command's exit status. This line follows the command's output.
@@ -75,7 +75,7 @@ pub(super) fn path_with_longhaul(tools: &Path) -> String {
 
 /// A reader of a page, with a shell on each of the page's two hosts.
 struct Reader {
-    /// A host, address or folder on the page, and its replacement in the test.
+    /// A host, address, id or folder on the page, and its replacement in the test.
     places: Vec<(&'static str, String)>,
     own: Shell,
     server: Shell,
@@ -206,7 +206,8 @@ impl Reader {
     }
 }
 
-/// Follows the steps of a page for which `may` is true. The page must have at least `least` steps.
+/// Follows those steps of a page for which `may` returns true. The page must have at least `least`
+/// steps in all.
 fn follow(page: &str, least: usize, may: impl Fn(&Step) -> bool) -> Reader {
     let steps = steps(&text(page));
     assert!(steps.len() >= least, "{steps:?}");

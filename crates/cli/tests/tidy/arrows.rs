@@ -36,8 +36,8 @@ fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// Each workspace crate, with the names in the tables `table` of its manifest, also of the tables
-/// for certain targets.
+/// Each workspace crate, with the names of its dependencies in Cargo.toml: the keys of the table
+/// `table`, and of the tables of this name for certain targets (`[target.….dependencies]`).
 fn crates(table: &str) -> Vec<(String, Vec<String>)> {
     let manifests = files("crates", "toml").into_iter();
     let manifests = manifests.filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -78,7 +78,7 @@ fn crates_depend_only_on_crates_of_lower_levels() {
 
 #[test]
 fn tests_use_no_crate_of_a_higher_level() {
-    none(upward("dev-dependencies", |other, own| other <= own), "tests use no crate above");
+    none(upward("dev-dependencies", |other, own| other <= own), "tests use no higher crate");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn named_crates(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn the_command_line_is_built_on_the_library_that_others_embed() {
+fn the_command_line_uses_only_listed_workspace_crates() {
     let mut found = Vec::new();
     let mut facade = 0;
     for file in files("crates/cli/src", "rs") {
@@ -147,7 +147,7 @@ fn the_command_line_is_built_on_the_library_that_others_embed() {
             found.push(format!("cli depends on {module}"));
         }
     }
-    none(found, "the command line uses only the crate longhaul for copies");
+    none(found, "the command line uses only the workspace crates in CLI_IMPORTS and CLI_HOST");
 }
 
 #[test]

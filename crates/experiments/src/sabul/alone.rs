@@ -94,7 +94,7 @@ pub(super) static FIG5: Experiment = Experiment {
              Fig. 5 and Table 1",
     setup: "One SABUL flow runs on each of three separate routes for 20 s, and begins at 900 \
             Mbit/s. Each route has 1 Gbit/s, a round trip of 110 ms and a drop-tail queue of one \
-            bandwidth-delay product. Goodputs are means of the second half.",
+            bandwidth-delay product. Goodputs are means of the second half of the 20 s.",
     cases: || {
         let route = |(place, (name, _)): (usize, &(&str, f64))| {
             Case::both(*name, vary("sabul-fig5").set("seed", place + 1))

@@ -5,8 +5,9 @@
 //! `buffers` is a folder in memory, for programs that send or receive without a disk. `memory`
 //! (tests only) is a disk in memory with a page cache, power cuts and seeded faults.
 //!
-//! Names are single components. A folder opens each name by the folder's handle, and never follows
-//! a symbolic link. So a name that changes between a check and a use cannot lead outside.
+//! Names are single components. A folder opens each name through the folder's handle, and never
+//! follows a symbolic link. So a name that changes between a check and a use cannot lead outside
+//! the folder.
 
 pub(crate) mod buffers;
 #[cfg(test)]
@@ -114,8 +115,9 @@ pub(crate) enum Access {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
+    /// Free bytes; `u64::MAX` if the file system does not know its space.
     pub(crate) free: u64,
-    /// Bytes of a block.
+    /// Bytes of a block of the file system.
     pub(crate) block: u64,
     /// Free inodes; `None` if the file system has no limit.
     pub(crate) free_files: Option<u64>,
@@ -127,8 +129,9 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Returns the attributes of `name`; does not follow a link.
     fn look(&self, name: &[u8]) -> io::Result<Attributes>;
 
-    /// Returns whether something is mounted on `name`, if the system tells. Device numbers do not
-    /// show a bind mount of the same file system: it has the device number of its folder.
+    /// Returns whether something is mounted on `name`; false if the system does not tell. A
+    /// comparison of device numbers would miss a bind mount from the same file system: the mounted
+    /// folder has the device number of the folder around it.
     fn is_mount(&self, _name: &[u8]) -> bool {
         false
     }
@@ -156,7 +159,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder>;
 
     /// Opens this folder again and locks the new handle, without waiting. The lock ends with that
-    /// handle.
+    /// handle. Where there are no locks, the new handle is not locked.
     ///
     /// # Errors
     /// `ResourceBusy` if another copy holds the lock.
@@ -198,7 +201,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     }
 
     /// Returns the permissions that a file gets if it replaces the regular file `name`: those of
-    /// that file, without set-id and sticky bits. `None` if there is no such file.
+    /// the replaced file, without set-id and sticky bits, and without group bits that
+    /// [`granted_to_group`](Folder::granted_to_group) lacks. `None` if there is no such file.
     fn permissions(&self, name: &[u8]) -> io::Result<Option<u32>> {
         let found = self.look_if_there(name)?.filter(|found| found.kind == NameKind::File);
         let granted = |found: Attributes| found.mode & (0o707 + self.granted_to_group(name) * 0o10);
@@ -334,7 +338,8 @@ pub(crate) fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
 }
 
-/// Returns the error for a partial file of another user that this user cannot open.
+/// Returns the error for a partial file that belongs to the user `owner`, and that this process
+/// cannot open.
 pub(crate) fn foreign(owner: u32) -> io::Error {
     let what = format!(
         "user {owner} has a partial file of it, and may be copying it at this moment; \
@@ -356,8 +361,8 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// Ignores a refusal to set a mode that the user did not request, because a file system may have no
-/// permissions.
+/// Ignores a refusal to set a mode, because a file system may have no permissions. Callers use this
+/// for a mode that the user did not request.
 pub(crate) fn unless_refused(set: io::Result<()>) -> io::Result<()> {
     match set {
         Err(error)
@@ -491,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_is_an_error_and_only_a_loop_error_means_a_link() {
+    fn a_refused_write_is_an_error_and_only_eloop_means_a_link() {
         let folder = MemoryFolder::new(5);
         folder.put(OsStr::new("x"), b"x".to_vec());
         let file = folder.open(b"x", Access::Read).expect("it is there");

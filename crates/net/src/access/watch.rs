@@ -13,7 +13,9 @@ use super::count::{self, Counted};
 use super::netlink::{self, Interface};
 use super::tcp::Flows;
 
+/// Time between two readings of the interfaces' counters.
 const LOOK: Span = Span::from_millis(100);
+/// Time between two counts of the other flows.
 const COUNT_FLOWS: Span = Span::from_secs(1);
 /// Bytes of each header before a datagram's payload.
 const ETHERNET: u32 = 14;

@@ -11,6 +11,7 @@ use crate::sealing::seal::{SealError, Sealer, TAG_LEN};
 
 const FLOW: FlowId = FlowId(0xfeed_beef);
 const NOW: Time = Time::from_nanos(1_000_000_000);
+/// Packet numbers in an epoch: all datagrams of an epoch have the same key.
 const EPOCH: u64 = 1 << EPOCH_BITS;
 const SUITES: [Suite; 3] = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305, Suite::Plain];
 
@@ -177,6 +178,7 @@ fn a_sealer_refuses_a_kind_of_the_other_class_and_a_short_buffer() {
 #[test]
 fn a_wrong_token_is_refused() {
     let (mut sealer, mut opener) = data_pair(Suite::Plain);
+    // An unencrypted datagram ends with a token of 8 bytes.
     let good = seal(&mut sealer, Kind::Data, 9, b"in the clear");
     for bit in 0..64 {
         let mut bad = good.clone();

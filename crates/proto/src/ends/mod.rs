@@ -4,7 +4,7 @@
 //! - [`frontier`]: blocks that were never sent, in order, within the receiver's grant (the bytes
 //!   that may be sent for the first time).
 //! - [`sending`]: pacing, round-trip time, the receiver's pulses (periodic reports), the circuit
-//!   breaker, counters.
+//!   breaker (stops a sender whose peer is silent for too long), counters.
 //! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
 //! - [`repairs`]: the blocks that a sender has to send again, in a loss list ([`losses`]).

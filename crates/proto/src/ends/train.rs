@@ -21,15 +21,15 @@ pub(crate) struct FirstTrain {
 }
 
 impl FirstTrain {
-    /// Returns the train at the start of a flow; unless `wanted`, the flow begins without a train.
-    /// The first rate is `share` of the measured rate.
+    /// Returns the train at the start of a flow. If `wanted` is false, the flow begins without a
+    /// train. The first rate is `share` of the measured rate.
     pub(crate) fn new(setup: &Setup, wanted: bool, share: f64) -> FirstTrain {
         let limit = setup.rate.or(setup.rate_limit);
         let (datagram, len) = (setup.datagram(), TRAIN_LEN);
         FirstTrain { datagram, share, len, limit, is_open: wanted }
     }
 
-    /// Sets the number of datagrams, which the receiver must know too.
+    /// Sets the number of datagrams in the train, which the receiver must know too.
     pub(crate) fn with_len(self, len: u64) -> FirstTrain {
         FirstTrain { len, ..self }
     }

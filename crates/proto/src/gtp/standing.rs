@@ -1,10 +1,11 @@
 //! The receiver's view of a sender: the round-trip time and the limits, from the sender's offers
-//! and answers.
+//! (its reports of both) and its answers to the receiver's requests.
 //!
-//! A sender may claim anything, and a long round-trip time slows down all flows (section 4.2: the
-//! control interval is three RTT_max). The receiver therefore limits a claimed round-trip time to
-//! the longest delay of the sender's recent answers, and to `longest_rtt` (`tuning`). The receiver
-//! paces all flows by the path's round-trip time, without the queue that a flow may have built up.
+//! A sender may claim anything, and a long round-trip time slows down all flows (section 4.2 of the
+//! paper: the control interval is three RTT_max). The receiver therefore limits a claimed
+//! round-trip time to the longest delay of the sender's recent answers, and to `longest_rtt`
+//! (`tuning`). The receiver paces all flows by the path's round-trip time, without the queue that a
+//! flow may have built up.
 
 use super::controller::PathRtt;
 use super::options::{Rules, bps};
@@ -18,7 +19,8 @@ use crate::wire::SenderOffer;
 pub(super) struct Standing {
     offer: u64,
     rtt: Span,
-    /// The longest delay of recent answers. Each answer shortens it by 1/`answers` or replaces it.
+    /// The longest delay of recent answers. Each answer replaces it by the answer's own delay, but
+    /// shortens it by at most 1/`answers`.
     response: Option<Span>,
     path: PathRtt,
     fixed: Option<f64>,
@@ -56,7 +58,7 @@ impl Standing {
         }
     }
 
-    /// Takes an offer; returns whether it is newer than the last.
+    /// Takes an offer if it is newer than the last one; returns whether it is.
     pub(super) fn on_offer(&mut self, now: Time, offer: &SenderOffer) -> bool {
         if offer.sequence <= self.offer {
             return false;

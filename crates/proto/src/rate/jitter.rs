@@ -18,8 +18,8 @@ const MIN_RANGE: Span = Span::from_micros(500);
 const STRETCHED: Span = Span::from_micros(700);
 const WHOLE: u64 = 20;
 
-/// A flow's first train, and the round-trip times before the first datagrams of the first rate
-/// arrive.
+/// A flow's first train, and the round-trip times of the datagrams that were sent between this
+/// train and the first rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Jitter {
     /// Duration of the train, until the train is judged.

@@ -18,8 +18,8 @@ impl Recent {
         self.0.drain(..old.unwrap_or(0));
     }
 
-    /// Returns the rate up to the last record: since the newest record that is at least a second
-    /// older or, without such a record, since the first one.
+    /// Returns the rate up to the last record. The rate is measured from the newest record that is
+    /// at least a second older than the last. Without such a record, it is measured from the first.
     pub(crate) fn rate(&self) -> Rate {
         match (self.0.first(), self.0.last()) {
             (Some((since, before)), Some((at, now))) if at > since => {

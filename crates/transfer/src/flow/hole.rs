@@ -21,7 +21,7 @@ const SEARCHES: u32 = 3;
 pub(super) struct Hole {
     port: PortHandle,
     datagram: u16,
-    /// From the first datagram on.
+    /// `None` before the first datagram.
     watch: Option<HoleWatch>,
     search: Option<Receiver<Option<Found>>>,
     /// Number of searches since the last arrival.
@@ -34,7 +34,7 @@ impl Hole {
         Hole { port, datagram, watch: None, search: None, searches: 0, arrived: 0 }
     }
 
-    /// Starts to watch; returns false if it already does.
+    /// Starts to watch; returns false if it already watches.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let is_new = self.watch.is_none();
         self.watch.get_or_insert_with(|| HoleWatch::new(now));

@@ -42,7 +42,7 @@ pub(super) struct FlowEnds {
     /// The counters of earlier passes.
     pub(super) earlier: Counters,
     pub(super) events: mpsc::UnboundedSender<SenderEvent>,
-    /// The questions how much has arrived, if the session is not open yet.
+    /// Asks the receiver's port how much has arrived. Only if the session is not open yet.
     pub(super) receipts: Option<Receipts>,
 }
 

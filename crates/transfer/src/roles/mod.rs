@@ -9,7 +9,8 @@
 //!   list of files), `plan` (what need not be sent) and `due` (the blocks that must arrive), and
 //!   `flows` (the flow ids).
 //! - during the transfer: `room` grants memory for chunks from streams, `named` passes on the names
-//!   that were created or deleted, and `silence` detects that datagrams do not pass.
+//!   that were created or deleted, and `silence` detects that datagrams do not arrive although the
+//!   control stream works.
 //! - before the session: `prepared` splits a source into what is announced and what is sent,
 //!   `flight` sends data already, and `begin` starts a flow.
 //! - `limits` checks what the other end announces and sends.

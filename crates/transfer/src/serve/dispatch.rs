@@ -37,6 +37,7 @@ pub(super) fn view(
     Rc::new(View { server: server.clone(), streams, channels, shared })
 }
 
+/// Returns the server's services; with `rooms_only` without those for files and the shared tree.
 /// `ended` gets the result of each transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,

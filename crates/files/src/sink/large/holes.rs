@@ -17,8 +17,8 @@ const HASHED_HOLES: u64 = 4 << 30;
 pub(in crate::sink) struct HoleBudget(u64);
 
 impl HoleBudget {
-    /// Takes `bytes` if they are within the limit, which grows with the `come` bytes of received
-    /// content.
+    /// Counts `bytes` of holes if the total stays within the limit: [`HASHED_HOLES`] plus the
+    /// `come` bytes of received content. Otherwise counts nothing and returns false.
     fn take(&mut self, bytes: u64, come: u64) -> bool {
         let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
         if is_within {
@@ -50,9 +50,9 @@ impl Large {
         Ok(())
     }
 
-    /// Hashes the holes for the root of a complete file, after `come` bytes of content have
-    /// arrived. If the holes exceed the limit of `budget`, or the copy was cancelled, the file has
-    /// no root.
+    /// Hashes the holes for the root (the hash of the whole file), after `come` bytes of content
+    /// have arrived. If the holes exceed the limit of `budget`, or the copy was cancelled, the file
+    /// has no root.
     pub(in crate::sink) fn hash_holes(
         &mut self,
         budget: &mut HoleBudget,

@@ -62,7 +62,7 @@ impl Loss {
         &self.lost
     }
 
-    /// How many blocks it lists.
+    /// Number of listed blocks.
     pub fn count(&self) -> u64 {
         self.lost.iter().map(|run| run.end - run.start).sum()
     }
