@@ -30,7 +30,7 @@ shown as links. If PATH has *, ?, [...] or {a,b}, the matching names are listed,
 contents of folders. Needs the right to read. Without --json all names are read and sorted before \
 the first is printed.";
 
-/// Limit of sorted names: a hostile server could fill the memory.
+/// Maximum number of names to sort. Without this limit, a hostile server could fill the memory.
 const SORTED: usize = 5_000_000;
 
 /// List a folder on another host

@@ -148,7 +148,8 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     Ok(runs.collect())
 }
 
-/// The error of a failed run; for [`SimError::Broken`], with the command that repeats the run.
+/// The error of a failed run. For [`SimError::Broken`] (an invariant failed) it names the command
+/// that repeats the run.
 fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Error {
     let path = path.display();
     let settings: Vec<&Setting> = settings.iter().filter(|(key, _)| key != "seed").collect();

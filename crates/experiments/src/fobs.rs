@@ -437,8 +437,8 @@ pub(crate) static TABLE2: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper describes neither the path's round trip nor the contention. FOBS's share \
-              cannot be compared with the paper's, because the UDP flow's rate was derived from \
-              it.\n\n\
+              cannot be compared with the paper's share, because the UDP flow's rate was derived \
+              from the paper's share.\n\n\
               The cross traffic is on and off at random, so each value belongs to one random \
               sequence. With the seeds 1 to 12 FOBS has 66 to 79 % in the simulator. The run over \
               real sockets has another sequence, and its difference from the simulated value is \

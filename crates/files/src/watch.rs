@@ -21,7 +21,7 @@ struct Watched {
     warning: Mutex<Option<String>>,
 }
 
-/// A file that another copy has locked at this moment.
+/// A file that another copy has locked, so that this copy waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The file, as text.

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_timestamps_are_arrival_times_unless_the_clock_was_set() {
+    fn a_kernel_timestamp_gives_an_arrival_time_between_since_and_the_reading() {
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let reading = Reading { now: at(90_000), wall: SystemTime::now() };
         let dated = |age: u64| {

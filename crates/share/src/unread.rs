@@ -1,5 +1,6 @@
 //! Limits the unread data of a client's watches. All watches of a client (up to 15) share one
-//! limit, because a server could fill the limit of each watch. Incomplete snapshots count too.
+//! limit: if each watch had its own limit, a server could fill all of them. Incomplete snapshots
+//! count too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Sends sealed control datagrams to the server: they tell the receiver's address and the epoch of
-//! its keys.
+//! Sends announcements to the server: sealed control datagrams from which the server learns the
+//! receiver's address and the epoch (number) of the newest keys that the receiver has.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::CONTENT;
 
-/// Interval of the announcements.
+/// Interval of the announcements, unless [`Announcer::hasten`] makes one due at once.
 const INTERVAL: Span = Span::from_millis(250);
 
 pub(crate) struct Announcer {
@@ -33,7 +33,8 @@ impl Announcer {
         self.due = Time::ZERO;
     }
 
-    /// Sends an announcement if one is due. `epoch` is the number of the newest known keys, or 0.
+    /// Sends an announcement if one is due. `epoch` is the number of the newest known keys, or 0
+    /// without keys.
     pub(crate) fn send_if_due(&mut self, now: Time, epoch: u64) {
         if now < self.due {
             return;

@@ -35,7 +35,8 @@ const HEAD: &str = "# Paths that longhaul measured: network, own address, bit/s,
                     loss, Unix time, direction of the data, bytes of a datagram.\n";
 /// The smallest UDP payload in bytes that a server accepts.
 const SMALLEST_DATAGRAM: u16 = 256;
-/// Number of words in a line of a path to a server that takes no first flight.
+/// Number of words in a line without the size of a datagram: the next copy on this path sends no
+/// first flight (data before the session is open).
 const WITHOUT_DATAGRAM: usize = 7;
 /// Number of words in a line without a direction, as earlier releases wrote it.
 const WITHOUT_DIRECTION: usize = 6;
@@ -164,9 +165,9 @@ impl PathMemory {
         is_fresh.then_some(entry)
     }
 
-    /// Stores the result of a copy. If something other than the path limited the copy, a stored
-    /// entry with a higher rate stays. Does not wait: if another process has locked the file,
-    /// nothing is stored.
+    /// Stores the result of a copy. If the copy is no evidence of the path's rate
+    /// ([`Found::is_evidence`]), a stored entry with a higher rate stays, and only the size of its
+    /// datagrams changes. Does not wait: if another process has locked the file, nothing is stored.
     pub(crate) fn note(&self, found: Found) -> Result<(), Error> {
         own_address(found.peer).map_or(Ok(()), |own| self.note_from(own, found))
     }
@@ -264,7 +265,7 @@ pub(crate) struct Found {
     /// Whether the copy shows that the path does not carry more: only the path limited it, and it
     /// was long or lost much.
     pub(crate) is_evidence: bool,
-    /// The UDP payload of a datagram, if the server takes a first flight.
+    /// The UDP payload of a datagram in bytes, if the next copy may send a first flight.
     pub(crate) datagram: Option<u16>,
 }
 

@@ -12,15 +12,15 @@ use rustix::fs::{Advice, fadvise, fdatasync, statvfs};
 
 use super::{Finding, Grade, Want};
 
-/// Limit of written bytes.
+/// Maximum number of bytes to write.
 const MOST: u64 = 128_000_000;
-/// Time limit of writing, and of reading.
+/// Time limit of the writes, and time limit of the reads. The sync between them has no limit.
 const TIME: Duration = Duration::from_secs(2);
-/// Size of a write, as in a copy.
+/// Bytes of one write, as many as in a copy.
 const PIECE: usize = 1 << 20;
-/// Smallest unit in which disks deduplicate.
+/// Bytes of the smallest unit in which disks deduplicate.
 const BLOCK: usize = 4096;
-/// Space that is left free.
+/// Bytes that must stay free on the disk.
 const SPARE: u64 = 512_000_000;
 
 pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
@@ -91,8 +91,8 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     Ok((writing, rate(read, began.elapsed())))
 }
 
-/// Makes each block of the file unique, because some disks deduplicate. `at` is the place of the
-/// piece in the file.
+/// Makes each block of the file unique, because some disks deduplicate. `at` is the offset of the
+/// piece in the file, in bytes.
 fn stamp(piece: &mut [u8], at: u64) {
     for (block, nth) in piece.chunks_exact_mut(BLOCK).zip(0u64..) {
         block[..8].copy_from_slice(&(at + nth).to_ne_bytes());
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_measured_folder_is_unchanged() {
+    fn a_measured_folder_stays_empty_and_a_missing_folder_is_bad() {
         let folder = tempfile::tempdir().unwrap();
         let want = |rate| Want { rate, rtt: Span::ZERO, is_asked: true };
         let findings = look(want(Rate::from_bps(8)), folder.path());

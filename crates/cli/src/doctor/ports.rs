@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn one_control_port_suffices_and_udp_data_need_the_data_port() {
+    fn one_control_port_suffices_but_the_data_port_must_answer() {
         assert_eq!(grades(true, true, Some(1500)), [Grade::Ok; 3]);
         assert_eq!(grades(false, true, Some(1500)), [Grade::Warn, Grade::Ok, Grade::Ok]);
         assert_eq!(grades(true, false, None), [Grade::Ok, Grade::Bad, Grade::Warn]);

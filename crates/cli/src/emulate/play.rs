@@ -55,7 +55,7 @@ pub(super) fn play(
             scope.spawn(move || {
                 let ends = flows.run(began, &stop);
                 if alone {
-                    // The run may already have ended.
+                    // If the run has already ended, nobody reads this event.
                     let _ = sender.send(Event::Flows);
                 }
                 ends

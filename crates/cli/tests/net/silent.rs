@@ -16,7 +16,7 @@ fn the_start_and_the_end_of_a_servers_silence_are_reported() {
         let told = copy.event(|event| event["event"] == "silent");
         // The client reports a silence of 3 s.
         assert!(told["seconds"].as_f64() >= Some(2.9), "{told}");
-        assert_eq!(told["stopped"], way == Way::Push, "only the sending end stops");
+        assert_eq!(told["stopped"], way == Way::Push, "only a client that sends stops");
         rig.pair.server.child().signal(Signal::CONT);
         copy.event(|event| event["event"] == "heard-again");
         let ended = copy.end();

@@ -7,8 +7,9 @@ use longhaul_testbed::emu::flows::FlowEnd;
 
 use crate::outcome::Sample;
 
-/// The flow's mean rate in each interval that ends at a multiple of `apart` since the scenario's
-/// start.
+/// The flow's mean rate in each sampling interval. The intervals end at the multiples of `apart`
+/// since the scenario's start; the first begins when the flow starts. Without a whole interval, or
+/// if `apart` is zero, the list is empty.
 pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     let start = end.started.since(Time::ZERO);
     let mut reported = vec![(Span::ZERO, Bytes::ZERO)];

@@ -1,5 +1,5 @@
-//! The ORNL study: FOBS, RBUDP, SABUL, Tsunami, TCP and UDP compared. Quoted sentences are from the
-//! study.
+//! The study of Oak Ridge National Laboratory (ORNL), which compares FOBS, RBUDP, SABUL, Tsunami,
+//! TCP and UDP. Quoted sentences are from the study.
 
 mod emulated;
 mod files;

@@ -194,7 +194,7 @@ fn if_one_of_many_small_files_cannot_be_created_only_that_file_fails() {
 }
 
 #[test]
-fn two_concurrent_copies_into_one_file_do_not_mix() {
+fn a_second_copy_into_a_file_is_refused_until_the_first_ends() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));
@@ -262,7 +262,7 @@ fn two_commands_cannot_write_one_tree_at_the_same_time_but_sources_of_one_comman
         let options = SinkOptions { together: together.cloned(), ..SinkOptions::default() };
         Copy::open(source(&[from]), &ambient(to), &options)
     };
-    // The destination exists, or is a new name.
+    // The destination is an existing folder, or a new name.
     let new = ends.to.join("new");
     for (from, to) in [(&tree_of, &ends.to), (&tree_of, &new)] {
         let (one, other) = (Arc::default(), Arc::default());
@@ -275,7 +275,7 @@ fn two_commands_cannot_write_one_tree_at_the_same_time_but_sources_of_one_comman
         first.run().unwrap();
         let sources = [open(from, to, Some(&one)).unwrap(), open(from, to, Some(&one)).unwrap()];
         [None, Some(&other)].into_iter().for_each(refused);
-        // Another source of the command may start after the others have ended.
+        // The command `one` keeps the lock until it ends: another of its sources may start later.
         drop(sources);
         refused(Some(&other));
         drop(one);

@@ -26,6 +26,7 @@ impl Again {
         self.last = now;
     }
 
+    /// Records an attempt, so that the next wait is twice as long, up to the limit.
     pub(crate) fn note(&mut self, now: Time) {
         (self.last, self.count) = (now, (self.count + 1).min(self.most));
     }

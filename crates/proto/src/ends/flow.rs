@@ -49,9 +49,9 @@ pub trait SendingFlow: Send {
     /// Number of datagrams that may leave now; the first gets number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
 
-    /// Returns the next run to send, of at most `max` blocks, and whether its blocks are sent for
-    /// the first time. The first block gets packet number `number`. `None` if nothing is to be sent
-    /// until the next message or timeout.
+    /// Returns the next run (consecutive blocks of one segment) to send, of at most `max` blocks,
+    /// and whether its blocks are sent for the first time. The first block gets packet number
+    /// `number`. `None` if nothing is to be sent until the next message or timeout.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
 
     /// Notes that a run was added to the datagrams to send; its last datagram has number `last`.
@@ -63,7 +63,8 @@ pub trait SendingFlow: Send {
     /// Whether a datagram waits only for the pacer.
     fn has_work(&self) -> bool;
 
-    /// Whether only blocks that were never sent are left to send.
+    /// Whether no block is due to be resent now, so that only blocks that were never sent can
+    /// follow. If the grant does not allow these, the flow is blocked by the grant.
     fn has_only_first(&self) -> bool;
 
     /// As [`Sender::found`].

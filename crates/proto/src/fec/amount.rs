@@ -56,6 +56,7 @@ struct Course {
 }
 
 impl Course {
+    /// No packet yet; the path is in the bad state with probability `loss`.
     fn new(loss: f64) -> Course {
         Course { first: 0, good: vec![1.0 - loss], bad: vec![loss] }
     }
@@ -77,8 +78,8 @@ impl Course {
         }
         let small = |(good, bad): (&f64, &f64)| good + bad < NEGLIGIBLE;
         let low = self.good.iter().zip(&self.bad).take_while(|&pair| small(pair)).count();
-        // Removing elements moves the rest, at the cost of a whole step. Therefore at least 64
-        // are removed at a time.
+        // Removing elements at the front moves all others, which costs as much as a step.
+        // Therefore at least 64 are removed at a time.
         if low >= 64 {
             self.good.drain(..low);
             self.bad.drain(..low);

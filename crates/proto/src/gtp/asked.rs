@@ -24,7 +24,9 @@ struct Run {
     /// Number of blocks requested before these.
     place: u64,
     blocks: Range<u64>,
+    /// Number of the request; 0 for blocks that the sender sends before any request.
     request: u64,
+    /// When the request was made.
     at: Time,
 }
 
@@ -38,6 +40,7 @@ pub(super) struct Asked {
     end: u64,
     /// The edge, plus one.
     reached: u64,
+    /// When `reached` last rose.
     risen: Time,
     /// An edge whose grace has not ended, plus one, and when it was reached.
     edge: Option<(u64, Time)>,

@@ -33,7 +33,8 @@ tuning! {
     /// Minimum amount of requested data that a sender has in hand, as time at its rate: a busy
     /// host may pause for this long.
     ahead: Span = Span::from_millis(100);
-    /// Minimum window (limit on requested blocks that have not arrived), however slow the flow.
+    /// Minimum window (limit on requested blocks that have not arrived) in blocks, however slow the
+    /// flow.
     ahead_blocks: u64 = 4;
     /// Minimum amount of requested data that a sender has in hand, as a number of intervals between
     /// requests to it.
@@ -56,14 +57,13 @@ tuning! {
     silence: Span = Span::from_millis(500);
     /// The initial wait before a new request, in round trips, if this is longer than `silence`.
     silence_rtts: u64 = 4;
-    /// Longest time between requests to a silent sender.
+    /// Longest time between requests to a silent sender; the initial wait may be longer.
     longest_silence: Span = Span::from_secs(4);
     /// Round trips without data after which a flow that waits for room at the receiving host leaves
     /// the schedule.
     idle_rtts: u64 = 3;
     /// A flow's new target takes effect immediately if it is below this share of the current
-    /// target. When many flows join, they need not wait for the flow that holds most of the
-    /// link.
+    /// target. Otherwise flows that join would wait for the flow that holds most of the link.
     crowded: f64 = 0.25;
     /// Minimum time between two decisions on a flow's rate; clocks and threads are no finer.
     shortest_turn: Span = Span::from_millis(10);
@@ -99,16 +99,16 @@ tuning! {
     /// as capacity.
     train: f64 = 0.9;
     /// Minimum number of steps (distinct arrival times after the first) of a first packet train
-    /// that shows a ceiling (an upper limit of the receive rate).
+    /// that shows a ceiling (an upper limit of C_r).
     train_steps: u64 = 16;
-    /// Factor on the receive rate in each interval until a limit is found.
+    /// Factor on C_r in each interval until a limit is found.
     search: f64 = 2.0;
-    /// Factor on the receive rate's step while the rate is far below a train's rate.
+    /// Factor on the relative step of C_r in each interval while C_r is far below a train's rate.
     step_growth: f64 = 2.0;
-    /// A receive rate above this share of the fastest train's rate shows that the receiver's link
-    /// did not limit that train.
+    /// If C_r is above this multiple of the fastest train's rate, the receiver's link did not limit
+    /// that train.
     past: f64 = 1.06;
-    /// Number of intervals for which a ceiling of the receive rate holds the first time.
+    /// Number of intervals for which a ceiling holds the first time.
     belief: u64 = 8;
     /// Maximum number of intervals for which a confirmed ceiling holds.
     longest_belief: u64 = 32;
@@ -127,8 +127,8 @@ tuning! {
     /// A queue on all paths that has grown by this much shows a ceiling. Busy hosts cause the same
     /// growth, but not on all paths.
     queue_growth: Span = Span::from_millis(4);
-    /// If flows send less than this share of the requested data, loss must repeat to count. Hosts
-    /// pause, and lose data while they catch up.
+    /// If flows send less than this share of the requested data, loss counts only if the next
+    /// interval has loss too. Hosts pause, and lose data while they catch up.
     paused: f64 = 0.8;
     /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;

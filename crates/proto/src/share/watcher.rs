@@ -13,9 +13,10 @@ pub const PIECE: usize = 128 << 10;
 /// Maximum bytes of an entry in a message in addition to key and value.
 const OVERHEAD: usize = 32;
 
-/// A watcher. It reads the tree as it was at one revision, then the recent changes; the tree keeps
-/// no state for it. If the tree has discarded a change that the watcher needs, the watcher gets a
-/// new snapshot, even during a snapshot.
+/// A watcher. It reads the tree as it was at one revision (each change creates the tree's next
+/// revision), then the recent changes. The tree keeps no state for a watcher. If the tree has
+/// discarded a change that the watcher needs, the watcher gets a new snapshot, even during a
+/// snapshot.
 #[derive(Debug)]
 pub struct Watcher {
     prefix: Prefix,

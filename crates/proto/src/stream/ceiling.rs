@@ -224,8 +224,8 @@ mod tests {
         let (mut ceiling, period, measure) = ceiling();
         let mbps = Rate::from_mbps;
         // The path carries 1 Gbit/s. The jitter of a full queue raises the planned rate (equation
-        // 11 of `model`) to 1.2 Gbit/s. A report before the end of the first period sets no limit,
-        // because it may describe frames of an earlier rate.
+        // 11 in `crate::model`) to 1.2 Gbit/s. A report before the end of the first period sets no
+        // limit, because it may describe frames of an earlier rate.
         measure(&mut ceiling, Time::from_nanos(4_099_999_999), 570);
         assert_eq!(ceiling.cap(mbps(1_213)), mbps(1_213));
         let limited = period(1);

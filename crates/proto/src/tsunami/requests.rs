@@ -34,9 +34,11 @@ pub(super) struct Requests {
     settled: u64,
     /// The next value of `settled`, and the time from which its grace counts.
     settling: (u64, Time),
+    /// Blocks that were requested less than `wait` ago.
     recent: Recent,
     /// All requested blocks, except those below the first missing block.
     counted: RangeSet,
+    /// Blocks for the next request.
     asking: RangeSet,
     passing: Option<Passing>,
     sequence: u64,

@@ -40,9 +40,10 @@ pub struct TsunamiSender {
     requests: SeenNumbers,
     rates: SeenNumbers,
     /// When a report (an error rate, a loss report or an acknowledgement, but not a pulse) last
-    /// arrived, or the absence of reports was last counted. Until then, when the first datagram
-    /// left; `None` before its departure.
+    /// arrived, or the absence of reports was last counted. Before either, when the first datagram
+    /// left; `None` until a datagram leaves.
     reported: Option<Time>,
+    /// The receiver's report interval.
     interval: Span,
     /// Timer that resends the last block.
     last: Again,

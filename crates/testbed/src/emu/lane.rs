@@ -35,6 +35,7 @@ pub(super) struct Run {
     pub(super) slot: Slot,
     pub(super) segments: Range<u16>,
     pub(super) turned_bit: Option<u32>,
+    /// The number of the route.
     pub(super) way: u32,
     /// The number of further links on the route.
     pub(super) left: u16,
@@ -53,8 +54,8 @@ impl Lane {
         }
     }
 
-    /// Offers each packet of `run` to the link at the run's due time. Returns how many will
-    /// arrive, with duplicates.
+    /// Offers each packet of `run` to the link at the run's due time. Returns how many packets will
+    /// arrive, duplicates included.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;

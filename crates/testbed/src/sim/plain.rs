@@ -99,7 +99,8 @@ impl Plain {
         }
     }
 
-    /// A phase's length: `mean`, or exponentially distributed.
+    /// A phase's length: `mean` or, if the flow's phases are random, exponentially distributed with
+    /// this mean.
     fn length(&mut self, mean: Span) -> Span {
         if self.udp.random { self.random.exponential(mean) } else { mean }
     }

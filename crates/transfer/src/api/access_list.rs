@@ -1,6 +1,7 @@
 //! Lists of clients as text. An entry is the value of a command-line option, or a line of a file.
-//! `ID[:ro|wo|rw[:subfolder]]` grants files; `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
-//! grants rights by service. `ro` lets the client read, `wo` write, and `rw` both.
+//! `ID[:ro|wo|rw[:subfolder]]` grants rights to files;
+//! `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms` grants rights by service. `ro` lets the
+//! client read, `wo` write, and `rw` both.
 
 use std::path::Path;
 

@@ -10,10 +10,10 @@
 //!   methods of the other side. A [`StreamSender`] and a [`StreamReceiver`] carry frames with a
 //!   deadline. A [`ChannelSender`] and a [`ChannelReceiver`] carry messages from several clients to
 //!   several others.
-//! - [`access_list`] parses lists of clients, and [`listen`] the address of a server. [`blocking`]
-//!   is for threads that may block.
+//! - [`access_list`] parses lists of clients. [`listen`] parses the address of a server.
+//!   [`blocking`] is for threads that may block.
 //! - Inside: `engine` starts the threads that do the work (together: the engine). `queue` passes
-//!   the threads' events to slow readers, and `batches` the results of calls. `running` is the
+//!   the threads' events to slow readers; `batches` passes the results of calls. `running` is the
 //!   common part of the handles of transfers and probes; `ending` ends a stream or channel when its
 //!   handle is dropped. `host` connects to a host for calls. `expand` expands patterns in paths.
 //!   `ssh_server` serves the client whose ssh started this process; `ssh_rooms` has the rooms that

@@ -16,8 +16,8 @@ const PIECE: usize = 64 << 10;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Sends `encoded`, the offered manifest, in pieces. Returns when the stream has taken all pieces,
-/// so that no later message can overtake them. Returns the receiver's network card if the receiver
-/// reported it in the meantime. `watch` counts each piece.
+/// so that no later message can overtake them. Returns the [`Card`] (the speed of the receiver's
+/// network card) if the receiver sent it in the meantime. `watch` counts each piece.
 pub(super) async fn send_list(
     wire: &mut Wire,
     hooks: &dyn Hooks,

@@ -1,5 +1,5 @@
-//! Limits of pulls. A pull occupies a sending thread and its buffers, and a thread of the runtime
-//! while it walks over the files.
+//! Limits of pulls. A pull occupies a sending thread and its buffers. While the pull walks over the
+//! files, it also occupies a thread of the runtime.
 
 use std::time::Duration;
 

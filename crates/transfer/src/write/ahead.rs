@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 
-/// Maximum number of digests to keep: those of 128 GiB of chunks.
+/// The limit, as a number of digests: those of 128 GiB of chunks.
 const MOST: usize = 1 << 17;
 
-/// Keeps `digests` within the limit: at the limit, drops the digests of chunks that are not needed.
+/// Keeps `digests` below the limit: at the limit, drops the digests of chunks that are not needed.
+///
+/// # Errors
+/// [`ErrorKind::Verification`]: the digests of needed chunks alone reach the limit.
 pub(super) fn bound(
     digests: &mut BTreeMap<u64, Digest>,
     needs: impl Fn(u64) -> bool,

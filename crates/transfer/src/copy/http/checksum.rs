@@ -48,8 +48,8 @@ impl Checksum {
         Ok(())
     }
 
-    /// Returns whether the file has the published digest; to be called after [`Checksum::take`] of
-    /// the only missing chunk. Returns true if there is no published digest.
+    /// Returns whether the file has the published digest; true if there is no published digest.
+    /// Call this after [`Checksum::take`] of the last missing chunk, or for an empty file.
     pub(super) fn is_right(&mut self, sink: &mut Sink, size: u64) -> Result<bool, Error> {
         let Some((published, hasher)) = &mut self.digests else { return Ok(true) };
         while self.hashed < size.div_ceil(CHUNK) {
