@@ -50,8 +50,9 @@ pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The result of a command that only writes to stdout. A command that was cancelled because nobody
-/// reads stdout returns [`DONE`]; after a failed write, `main` replaces this status.
+/// The result of a command that only writes to stdout. If the command was cancelled because nobody
+/// reads stdout, or because a write to stdout failed, the result is [`DONE`]. After a failed write
+/// `main` replaces this status by that of a file error.
 pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
     match (done, console::cancelled()) {
         (Err(error), Some(Cancelled::Unread)) if is_cancel(error.kind) => Ok(DONE),

@@ -31,7 +31,8 @@ Without --delete nothing is deleted.";
 pub(crate) struct SyncArgs {
     /// Delete files, links and folders below the destination that the source lacks, after the whole
     /// copy is verified. Deletes nothing if a file fails or the source has no files, and nothing
-    /// that --exclude skips. With -n, print the names only. Needs the right to read and write
+    /// that --exclude skips. With -n, print the names only. To delete on a server, the client
+    /// needs the right to read and write
     #[arg(long)]
     delete: bool,
     /// Refuse and copy nothing if more names than this would be deleted

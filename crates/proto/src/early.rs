@@ -1,4 +1,5 @@
-//! Counts the datagrams of a flow before its session is open.
+//! Counts the datagrams of a flow that arrive before the flow's session is open. The result is a
+//! receipt, which tells the sender how much has arrived.
 
 use crate::pulse::TrainMeter;
 use crate::receipt::Receipt;
@@ -13,6 +14,7 @@ pub struct Collector {
     highest: u64,
     received: u64,
     meter: TrainMeter,
+    /// The first packet train (datagrams sent back to back), once it was timed.
     first: Option<Train>,
 }
 

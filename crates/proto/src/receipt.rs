@@ -25,9 +25,10 @@ impl Receipt {
     /// The length of an encoded receipt in bytes.
     pub const LEN: usize = 8 + 8 + 4 + 4 + 2;
 
-    /// Encodes the receipt, big-endian: the two counts; the train's bytes, its time in ns and its
-    /// steps. Zero bytes mean that no train was timed. Numbers that do not fit become the
-    /// highest ones: 4.29 s, 4 GiB or 65,535 steps.
+    /// Encodes the receipt, big-endian: `highest` and `received`; the train's bytes, its time in ns
+    /// and its steps (see [`Train`]). The train's first packet number is always 0, so it is left
+    /// out. If no train was timed, its three numbers are zero. A number of the train that does not
+    /// fit is encoded as the largest that does: 4 GiB, 4.29 s or 65,535 steps.
     pub fn encode(&self) -> [u8; Receipt::LEN] {
         let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let numbers = |train: Train| {
@@ -80,7 +81,7 @@ mod tests {
         let slow = Train { span: Span::from_secs(5), ..train };
         let told = Receipt::decode(&Receipt { train: Some(slow), ..receipt }.encode());
         let most = Train { span: Span::from_nanos(u32::MAX.into()), ..train };
-        assert_eq!(told.train, Some(most), "a train of more than 4.29 s is told as slow");
+        assert_eq!(told.train, Some(most), "a time of more than 4.29 s becomes 4.29 s");
         let lie = Receipt::decode(&[0xff; Receipt::LEN]);
         assert_eq!((lie.highest, lie.received), (u64::MAX, u64::MAX));
     }

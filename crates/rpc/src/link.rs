@@ -24,7 +24,8 @@ struct Stuck(Option<(Instant, usize)>);
 
 impl Stuck {
     /// Returns the time at which the other side counts as stuck if it reads nothing until then;
-    /// `None` if no bytes are `queued`. `left`: bytes of the last call's queue that are not sent.
+    /// `None` if no bytes are `queued`. `left` is the number of bytes that were queued at the last
+    /// call and are not sent yet.
     fn at(&mut self, left: usize, queued: usize, now: Instant) -> Option<Instant> {
         self.0 = match self.0 {
             _ if queued == 0 => None,

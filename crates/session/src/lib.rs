@@ -104,12 +104,13 @@ pub struct Settings {
     pub socket: Option<Arc<UdpSocket>>,
     /// Whether this host has AES in hardware.
     pub fast_aes: bool,
-    /// Whether a client opens more streams. Over TCP and ssh a multiplexer carries them, which
-    /// costs throughput.
+    /// Whether a client opens more streams than the session's first. Over TCP and ssh a multiplexer
+    /// carries the streams, which costs throughput.
     pub streams: bool,
     /// Number of TCP connections of a client's session over TCP, at most 16.
     pub lanes: u8,
-    /// At a server: limit on clients without a request so far, for UDP and for TCP separately.
+    /// At a server: maximum number of clients that have sent no request yet, for UDP and for TCP
+    /// separately.
     pub waiting: usize,
 }
 
@@ -195,14 +196,15 @@ impl RttWatch {
         }
     }
 
-    /// Sends a QUIC datagram, which the other side acknowledges if it is reachable.
+    /// Sends a QUIC datagram, which the other side acknowledges if it is reachable. Does nothing
+    /// without QUIC.
     pub fn nudge(&self) {
         if let Watched::Quic(connection) = &self.0 {
             let _ = connection.send_datagram(vec![0].into());
         }
     }
 
-    /// Returns the UDP datagrams of the session received so far; `None` without UDP.
+    /// Returns the number of the session's UDP datagrams received so far; `None` without UDP.
     pub fn received(&self) -> Option<u64> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.stats().udp_rx.datagrams),
@@ -290,7 +292,8 @@ impl Session {
         }
     }
 
-    /// Returns a session with `peer` over a byte stream within this host.
+    /// Returns a session with `peer` over a byte stream within this host. Nothing is encrypted or
+    /// authenticated, and the exported keys are not secret.
     pub fn over(
         peer: PeerId,
         input: impl AsyncRead + Send + Unpin + 'static,
@@ -323,8 +326,8 @@ impl Session {
         self.reader.theirs().map_or(("", 0), |hello| (&hello.service, hello.needs))
     }
 
-    /// Returns the connection, if it carries several streams: the client decides
-    /// ([`Settings::streams`]).
+    /// Returns the connection if it carries several streams, which the client decides
+    /// ([`Settings::streams`]); otherwise `None`.
     pub fn connection(&self) -> Option<Connection> {
         Connection::of(self)
     }
@@ -352,7 +355,8 @@ impl Session {
     }
 
     /// Allows a jump to `bytes` in flight over QUIC after one round trip (Careful Resume, RFC
-    /// 9959). `bytes` is half of an earlier transfer's flight.
+    /// 9959). `bytes` is half of the bandwidth-delay product that an earlier transfer found. Does
+    /// nothing without QUIC.
     pub fn resume(&self, bytes: u64) {
         if let Some(keeper) = self.keeper() {
             keeper.resume(bytes);
@@ -374,8 +378,8 @@ impl Session {
         self.facts.rtt.clone()
     }
 
-    /// Returns the watch on the session's TCP segments; `None` unless this side opened the session
-    /// over TCP. Watches only the first of several [`lanes`](Settings::lanes).
+    /// Returns the watch on the session's TCP segments, if this side opened the session over TCP;
+    /// otherwise `None`. Watches only the first of several [`lanes`](Settings::lanes).
     pub fn segments(&self) -> Option<segments::SegmentWatch> {
         self.writer.line().below.segments()
     }

@@ -78,6 +78,7 @@ pub(crate) fn keep<O>(
         }
         Ok(())
     };
-    // If the work ends early, by cancellation or without a runtime, the callers get an error.
+    // If the work was cancelled, or no runtime could be started, `orders` is closed, and whoever
+    // waits for an answer to an order gets an error.
     let _ = reactor::block_on(what, work);
 }

@@ -38,7 +38,7 @@ fn copies_again(copy: &mut Child) {
     });
 }
 
-/// Waits until more than `sent` datagrams were sent; returns their number.
+/// Waits until the copy has sent more than `sent` datagrams; returns how many it has sent in all.
 fn sends(copy: &mut Child, sent: u64) -> u64 {
     let sent_by = |event: &serde_json::Value| event["sent"].as_u64().unwrap_or(0);
     let is_more = |event: &serde_json::Value| event["event"] == "progress" && sent_by(event) > sent;

@@ -1,4 +1,4 @@
-//! Several clients share the receive rate of one server.
+//! Several copies to one server with the same `--receive-rate` share this rate.
 
 use std::fs;
 

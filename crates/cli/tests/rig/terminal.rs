@@ -47,7 +47,8 @@ impl Terminal {
         command.env("TERM", name).stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
         undo_ignored_signals();
         let child = command.spawn().expect("the program can be started");
-        // The command holds copies of the terminal's far end, which would keep the terminal open.
+        // The command holds copies of the far end (the child's end), which would keep the terminal
+        // open after the child has exited.
         drop((command, far));
         let (sender, shown) = mpsc::channel();
         let mut screen = File::from(copy(&near));
@@ -59,7 +60,7 @@ impl Terminal {
                     Ok(read) if sender.send(buffer[..read].to_vec()).is_err() => return,
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // The last program has left the terminal.
+                    // All programs have closed the far end.
                     Err(_) => return,
                 }
             }

@@ -334,16 +334,16 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        with trains.\n\n\
                        In the reported and the tuned half the shadow window's harm to one \
                        CUBIC connection is 1.27 and 1.26 (trains 1.10 and 1.27), to four \
-                       connections 2.79 and 2.62 (trains 2.33 and 3.06): the aim of 1.1 is \
-                       missed. A loss shrinks the window. If the loss does not slow the other \
-                       flows down, the window grows back; without this rule BBR would \
-                       displace the copy. Since 2026-11-28 the window does not grow back \
+                       connections 2.79 and 2.62 (trains 2.33 and 3.06): the aim of at \
+                       most 1.1 is missed. A loss shrinks the window. If the loss does not \
+                       slow the other flows down, the window grows back; without this rule \
+                       BBR would displace the copy. Since 2026-11-28 the window does not grow back \
                        beside flows that keep a queue for 12 s (harm to four connections \
                        before: 2.91 and 2.79). A short queue becomes empty after each loss of \
                        CUBIC, just as BBR empties queues, so with a short queue the window \
                        still grows back. The means of Jain's index of two copies with the \
                        shadow window are 0.92 to 0.98 (three starts of the second copy, two \
-                       halves); three of the six means reach the aim of 0.95.\n\n\
+                       halves); three of the six means reach the aim of at least 0.95.\n\n\
                        Since 2026-11-28 an outage does not change the rate. Before, it \
                        counted as an overload, and the worst cell with a hole had 88 % \
                        (trains 83 %) instead of 97 %.\n\n\

@@ -361,7 +361,8 @@ pub(super) static FIG11: Experiment = Experiment {
               flow grows by a segment a round trip. From 10 to 33 s this flow has {TCP, * flow 2} \
               of {TCP, 10 to 33 s} Mbit/s on average. The fairness index is {TCP, 10 to 33 s | \
               fairness index | 2}, worse than the paper's 0.77. One possible reason: the \
-              losses in the paper's router also slowed flow 1, and left flow 2 a larger share.",
+              losses in the paper's router also slowed the first flow, and left the late flow a \
+              larger share.",
     set: Set::Full,
 };
 

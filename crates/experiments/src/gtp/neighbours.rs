@@ -137,9 +137,9 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
               nothing. With 6 MB it costs GTP {100 - 100 * [queue of 6 MB, delay-control] / [queue \
               of 6 MB, loss alone]} % of its goodput and raises the TCP flow from {queue of 6 MB, \
               loss alone | TCP with a window of 64 KiB | 1} to {queue of 6 MB, delay-control | TCP \
-              with a window of 64 KiB | 1} Mbit/s. With 25 MB it costs {100 - 100 * [queue of 25 \
-              MB, delay-control] / [queue of 25 MB, loss alone]} %, and GTP loses {queue of 25 MB, \
-              delay-control | loss | 2} % of its packets instead of {queue of 25 MB, loss alone | \
-              loss | 2} %.",
+              with a window of 64 KiB | 1} Mbit/s. With 25 MB it costs GTP {100 - 100 * [queue of \
+              25 MB, delay-control] / [queue of 25 MB, loss alone]} % of its goodput, and GTP \
+              loses {queue of 25 MB, delay-control | loss | 2} % of its packets instead of {queue \
+              of 25 MB, loss alone | loss | 2} %.",
     set: Set::Full,
 };

@@ -1,5 +1,6 @@
-//! Locks on folders while a copy runs. Two copies of a tree into one place would lock each other's
-//! files, and neither would be complete. So the second copy is refused.
+//! Locks on the top folders (folders without a parent in the copy) while a copy runs. Without these
+//! locks, each of two copies of a tree into one place would lock files that the other copy needs,
+//! and neither would be complete. So the second copy is refused.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,13 +17,14 @@ use crate::store::{Folder, SharedFolder};
 /// Maximum number of top folders that one copy locks.
 const MOST: usize = 32;
 
+/// A locked folder. Dropping this unlocks the folder.
 #[derive(Debug)]
 pub(super) struct Alone {
     _handle: SharedFolder,
 }
 
-/// The top folders that the sources of one command have locked. They stay locked until the command
-/// ends.
+/// The top folders that one command has locked for the copies from all of its sources. They stay
+/// locked until the command ends.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,

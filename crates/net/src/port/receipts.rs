@@ -14,10 +14,10 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::mtu::{ANSWER_LEN, SHORTEST};
 use crate::error::Error;
 
-/// Bytes of an answer: that to any probe, then the receipt.
+/// Bytes of an answer: first the usual answer to a probe, then the receipt.
 const LEN: usize = ANSWER_LEN + Receipt::LEN;
 
-/// The questions of one flow.
+/// Makes the questions about one flow, and reads their answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Receipts {
     flow: FlowId,
@@ -59,8 +59,8 @@ impl Receipts {
     }
 }
 
-/// Returns the answer to a probe that asks about a flow with the receipt `receipt`. `answer` is the
-/// answer without receipt.
+/// Returns the answer to a probe that asks about a flow: the usual answer `answer`, then the flow's
+/// receipt.
 pub(super) fn answer(answer: &[u8; ANSWER_LEN], receipt: &Receipt) -> [u8; LEN] {
     let mut whole = [0; LEN];
     whole[..ANSWER_LEN].copy_from_slice(answer);

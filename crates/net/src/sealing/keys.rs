@@ -1,9 +1,9 @@
 //! The keys of flows. To seal a datagram is to encrypt and authenticate it.
 //!
 //! HKDF-SHA256 (RFC 5869) derives from one session secret a key for each (transfer, direction,
-//! flow, class, epoch); no two of these share a key. An epoch is 2²³ packet numbers: AES-GCM's
-//! confidentiality limit for one key (RFC 9001, section 6.6). A packet number itself shows its
-//! epoch.
+//! flow, class, epoch); no two of these share a key. The class is data or control. An epoch is 2²³
+//! packet numbers: AES-GCM's confidentiality limit for one key (RFC 9001, section 6.6). A packet
+//! number itself shows its epoch.
 //!
 //! A value of [`FlowKeys`] gives the keys of one end ([`FlowKeys::sending_end`],
 //! [`FlowKeys::receiving_end`]) and is then used up: two sealers with one key would reuse a nonce.
@@ -44,7 +44,8 @@ pub enum Suite {
     Aes128Gcm,
     /// ChaCha20-Poly1305.
     ChaCha20Poly1305,
-    /// Data in the clear with a token; everything else under AES-128-GCM.
+    /// Data in the clear, with a token (8 bytes derived from the session secret) instead of a tag;
+    /// everything else under AES-128-GCM.
     Plain,
 }
 
@@ -220,8 +221,8 @@ impl Schedule {
         self.class == Class::Data && self.suite == Suite::Plain
     }
 
-    /// Returns the number of failed opens that ends the flow: the integrity limits of RFC 9001,
-    /// section 6.6. The 64-bit token has the limit of ChaCha20-Poly1305.
+    /// Returns the number of failed authentications at which the flow ends: the integrity limits of
+    /// RFC 9001, section 6.6. The 64-bit token has the limit of ChaCha20-Poly1305.
     pub(crate) fn integrity_limit(&self) -> u64 {
         match self.suite.algorithm() {
             _ if self.is_plain() => 1 << 36,

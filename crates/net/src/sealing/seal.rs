@@ -53,7 +53,8 @@ impl fmt::Display for SealError {
 
 impl std::error::Error for SealError {}
 
-/// Seals one direction and class of a flow, and counts its packet numbers.
+/// Seals the datagrams of one direction and class (data or control) of a flow, and counts their
+/// packet numbers.
 pub struct Sealer {
     schedule: Schedule,
     current: EpochKey,

@@ -1,5 +1,5 @@
-//! A sender's blocks to send again, and its blocks known to have arrived. Blocks are numbered from
-//! the start of the object.
+//! The blocks that a sender must send again, and the blocks that are known to have arrived. Blocks
+//! are numbered from the start of the object.
 
 use core::ops::Range;
 
@@ -39,8 +39,8 @@ impl Repairs {
     }
 
     /// Notes that the receiver lacks `blocks`. Adds to the list the blocks that are not known to
-    /// have arrived, and returns their number. With `fresh`, blocks resent less than a round trip
-    /// ago are left out, because the report was made before they could arrive.
+    /// have arrived, and returns their number. With `fresh`, leaves out blocks resent less than a
+    /// round trip ago, because the receiver made its report before they could arrive.
     pub(crate) fn list(
         &mut self,
         now: Time,
@@ -78,8 +78,8 @@ impl Repairs {
         }
     }
 
-    /// Notes that all blocks below `next` have arrived; returns false if the object has fewer
-    /// blocks.
+    /// Notes that all blocks below `next` have arrived. Returns false, and notes nothing, if the
+    /// object has fewer than `next` blocks.
     pub(crate) fn on_ack(&mut self, end: &mut SendingEnd, next: u64) -> bool {
         if next > end.layout.blocks() {
             return false;

@@ -8,9 +8,10 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Closing, Control, Selective};
 
-/// An acknowledgement's delay is a quarter of a round trip, but at least this.
+/// Minimum delay of an acknowledgement after the first datagram that it covers. Between this and
+/// [`LONGEST_DELAY`] the delay is a quarter of a round trip.
 const SHORTEST_DELAY: Span = Span::from_millis(1);
-/// An acknowledgement's delay is at most this.
+/// Maximum delay of an acknowledgement.
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
 pub(crate) type FobsReceiver = Flows<Flow>;
@@ -24,7 +25,7 @@ pub(crate) struct Flow {
     /// New blocks since the last acknowledgement.
     fresh: u64,
     delay: Span,
-    /// When an acknowledgement is due even with fewer new blocks.
+    /// When an acknowledgement is due even with fewer new blocks than `every`.
     due: Option<Time>,
     /// When the receiver next reports unchanged cells (groups of blocks, see `pending_reports`).
     again: Time,

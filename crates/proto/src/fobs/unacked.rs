@@ -38,6 +38,7 @@ impl Unacked {
         self.count
     }
 
+    /// Returns the first unacknowledged block in `range`.
     pub(super) fn next(&self, range: Range<u32>) -> Option<u32> {
         let (mut level, mut at) = (0, range.start as usize);
         loop {
@@ -56,6 +57,7 @@ impl Unacked {
         Some(at as u32).filter(|found| *found < range.end)
     }
 
+    /// Returns the first run of unacknowledged blocks in `range`, cut to `max` blocks.
     pub(super) fn next_run(&self, range: Range<u32>, max: u32) -> Option<Range<u32>> {
         let start = self.next(range.clone())?;
         let most = range.end.min(start.saturating_add(max));
@@ -64,7 +66,7 @@ impl Unacked {
             let word = self.levels[0].get(end as usize / 64).copied().unwrap_or(0);
             let ones = (word >> (end % 64)).trailing_ones();
             end = end.saturating_add(ones);
-            // Unless the run ends within the word, it may continue in the next word.
+            // A run that reaches the end of the word may continue in the next word.
             if ones == 0 || !end.is_multiple_of(64) {
                 break;
             }

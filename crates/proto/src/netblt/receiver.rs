@@ -14,8 +14,8 @@ use crate::time::Time;
 use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 
-/// The burst size offered by default. It is larger than any pacer's default burst, so it limits
-/// nothing.
+/// The burst size offered by default, in datagrams. It is larger than the default burst of any
+/// sender, so it limits nothing.
 const OFFERED_BURST: u32 = 128;
 /// The offered rate is the rate at which the host drains received data, times this factor. A host
 /// cannot drain data faster than they arrive, so with a factor of 1 the sender could never become
@@ -32,7 +32,7 @@ pub struct Flow {
     buffers: Buffers,
     datagram: Bytes,
     burst: u32,
-    /// Number of buffers that may be in flight together.
+    /// Maximum number of incomplete buffers that the sender may have in flight.
     most: u64,
     /// Total number of buffers that GO has allowed so far.
     go: u64,
@@ -49,8 +49,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Total number of buffers that GO may allow now: the complete buffers plus `most`, limited to
-    /// the object's buffers.
+    /// Total number of buffers that GO may allow now: the number of complete buffers plus `most`,
+    /// but at most the number of the object's buffers.
     fn free(&self) -> u64 {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }

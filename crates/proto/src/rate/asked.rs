@@ -8,8 +8,8 @@ use crate::pulse::TRAIN_LEN;
 /// Maximum number of trains that are remembered; a train begins every 1,024 datagrams.
 const MOST: usize = 256;
 
-/// First packet numbers of the trains that left back to back, lowest first. On a long fat path
-/// later trains leave before the report on a train arrives.
+/// First packet numbers of the trains that left back to back, lowest first. There may be several,
+/// because on a long fat path later trains leave before the report on a train arrives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     trains: VecDeque<u64>,
@@ -34,6 +34,7 @@ impl Asked {
         self.trains.contains(&start)
     }
 
+    /// Returns whether a train has a packet number from `from` to below `to`.
     pub(super) fn any_within(&self, from: u64, to: u64) -> bool {
         self.trains.iter().any(|start| *start + TRAIN_LEN > from && *start < to)
     }

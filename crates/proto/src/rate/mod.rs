@@ -3,7 +3,7 @@
 //! - [`fixed`]: the rate that the user gave; it never reacts.
 //! - [`train`]: finds the rate from packet trains (datagrams sent back to back) and from the
 //!   delivery rate.
-//! - [`resume`]: starts a controller faster on a path whose rate is remembered.
+//! - [`resume`]: starts a controller faster on a path whose rate an earlier flow found.
 //! - [`shadow`]: [`train`] while the flow is alone on the path, and a window like CUBIC's while
 //!   other flows share it.
 
@@ -69,8 +69,9 @@ pub(crate) trait RateController: Send {
     /// The receipt is not authenticated.
     fn on_receipt(&mut self, _receipt: &Receipt) {}
 
-    /// Raises the rate to `rate` after the report on the first train, which has confirmed that an
-    /// earlier flow found about this rate. Without effect on a controller that does not search.
+    /// Raises the rate to `rate`, which is near the rate that an earlier flow found. The report on
+    /// the first train has confirmed the earlier rate. Without effect if the controller does not
+    /// search for a higher rate, or already has one.
     fn start_at(&mut self, _rate: Rate) {}
 }
 

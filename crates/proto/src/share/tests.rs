@@ -128,13 +128,16 @@ fn presence_vanishes_with_its_client_and_is_never_stored() {
     assert_eq!(tree.len(), 2);
 }
 
-/// A step of a test in which a watcher reads occasionally from a tree that keeps only some bytes of
-/// recent changes.
+/// A step of a test in which a watcher reads occasionally from a tree. The tree keeps a limited
+/// number of bytes of recent changes.
 #[derive(Debug, Clone)]
 enum Step {
+    /// Edits a key: its number, the new value (`None` deletes the key), and the owner.
     Edit(u8, Option<u8>, Option<u8>),
+    /// The client with this number leaves.
     Vanish(u8),
     Read,
+    /// Reconnects the watcher: to another run of the server, if true.
     Reconnect(bool),
 }
 
@@ -247,7 +250,7 @@ fn the_size_of_a_snapshot_includes_the_overhead_of_each_entry() {
         Piece::Snapshot { revision: 1, is_first: true, is_last: true, entries: entries.collect() };
     assert!(Replica::new(Prefix::ALL, 9_000).take(piece.clone()).is_err());
     let news = Replica::new(Prefix::ALL, 10_000).take(piece).unwrap().unwrap();
-    // An entry takes 96 bytes, and 3 for its key.
+    // An entry takes 96 bytes, and its key takes 3.
     assert_eq!(news.bytes(), 100 * 99);
 }
 

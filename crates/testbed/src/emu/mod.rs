@@ -1,9 +1,9 @@
 //! An emulator of wide-area paths: hosts in network namespaces, connected by emulated links.
 //!
 //! Every host is a network namespace with a TUN device that passes 64 kB super-packets (TSO, and
-//! USO since Linux 6.2); one thread runs [`crate::link`] in real time. Root is not needed if the
-//! kernel lets every user create user namespaces and open `/dev/net/tun`. The end of the process,
-//! even a kill, ends the emulation.
+//! USO since Linux 6.2). One thread runs the links ([`crate::link`]) in real time. Root is not
+//! needed if the kernel lets every user create user namespaces and open `/dev/net/tun`. The end of
+//! the process, even a kill, ends the emulation.
 //!
 //! ```no_run
 //! use longhaul_proto::{time::Span, units::Rate};

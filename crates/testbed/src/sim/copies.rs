@@ -161,7 +161,7 @@ impl World<'_> {
         SimError::Broken { at: self.fabric.now, whose, what }
     }
 
-    /// Polls a receiver's core to the end; schedules its wake-up.
+    /// Polls a receiver's core until it has nothing to send; schedules the core's wake-up.
     pub(super) fn pump_receiver(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let (mut turns, mut reports) = (0, 0);
@@ -196,8 +196,8 @@ impl World<'_> {
             Wake::At(at, _) => at.max(now),
             Wake::OnInput => return Ok(()),
         };
-        // If the core now wakes later than scheduled, the scheduled wake-up stays, and then
-        // schedules the later one.
+        // If the core now has to wake later than scheduled, the scheduled wake-up stays. When it
+        // comes, it schedules the later one.
         if at < core.wake {
             core.wake = at;
             self.fabric.calendar.add(at, What::Receiver(index as u32));

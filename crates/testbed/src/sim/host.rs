@@ -9,7 +9,8 @@ use longhaul_proto::units::Bytes;
 use crate::scenario::{Disk, Host, Pace};
 
 /// Maximum number of datagrams that a program takes per call. The program takes only as many as it
-/// can process within [`TURN`], but at least one. A program whose reports take time takes one.
+/// can process within [`TURN`], but at least one. A program whose reports take time takes one
+/// datagram per call.
 const BATCH: usize = 64;
 const TURN: Span = Span::from_micros(250);
 

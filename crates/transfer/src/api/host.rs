@@ -76,6 +76,7 @@ impl Serving {
     }
 }
 
+/// Cancels the attempt to reach the host when this value is dropped before the host is reached.
 struct Attempt(Option<Cancel>);
 
 impl Drop for Attempt {

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 pub(super) trait Queued: Sized {
-    /// Returns whether the event survives a full queue.
+    /// Returns whether a full queue still takes the event; otherwise a full queue drops it.
     fn must_arrive(&self) -> bool;
 
     /// Returns whether the event replaces an unread event of its kind.
     fn is_latest_only(&self) -> bool;
 
+    /// Returns the event that tells the reader of `count` dropped events.
     fn lagged(count: u64) -> Self;
 }
 

@@ -26,8 +26,8 @@ pub struct Request {
     /// The transfer's id in key derivation and in [`Attach`](super::Attach); random.
     #[prost(fixed64, tag = "3")]
     pub transfer: u64,
-    /// The flow id of the first pass; random. The client chooses it so that both sides can use it
-    /// before any other message.
+    /// The flow id of the first pass (a run over the missing chunks); random. The client chooses it
+    /// so that both sides can use it before any other message.
     #[prost(fixed32, tag = "4")]
     pub flow: u32,
     /// Copy folders with their content.
@@ -98,7 +98,8 @@ pub struct Request {
     #[prost(bool, tag = "25")]
     pub make_path: bool,
     /// The rate that an earlier pull found on this path, in bits a second; zero: none. The sender
-    /// starts at half of this rate, until the first report arrives.
+    /// starts at half of this rate, until the report on the first packet train (datagrams sent back
+    /// to back) arrives.
     #[prost(uint64, tag = "26")]
     pub remembered_bps: u64,
     /// The round-trip time of the pull that found `remembered_bps`, in nanoseconds.
@@ -118,8 +119,8 @@ pub struct Request {
     pub remembered_loss_ppm: u32,
     /// The secret of a push whose first pass began before the session was open: the keys of this
     /// pass are derived from the secret, those of other passes from the session. 32 bytes; empty
-    /// without such a pass. A server that skips this field cannot read the pass; its plan says so,
-    /// and the client sends another pass.
+    /// without such a pass. A server that does not know this field cannot read the pass. Its plan
+    /// then has no `takes_flight`, and the client sends another pass.
     #[prost(bytes = "vec", tag = "31")]
     pub flight_secret: Vec<u8>,
 }
@@ -127,7 +128,7 @@ pub struct Request {
 /// The limit on removing names that the source lacks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeleteWire {
-    /// The maximum number of names to remove; if there are more, none is removed.
+    /// The maximum number of names to remove; if there are more, none is removed. Absent: no limit.
     #[prost(uint64, optional, tag = "1")]
     pub most: Option<u64>,
     /// Nanoseconds since the client began this copy; absent in its first request. Names that have

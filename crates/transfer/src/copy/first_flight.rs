@@ -1,5 +1,5 @@
-//! Decides whether a copy sends its first data before its session is open; see
-//! [`crate::roles::flight`].
+//! Decides whether a copy sends its first data before its session is open. These data are its first
+//! flight; see [`crate::roles::flight`].
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ use crate::roles::wire::{End, lost_or_fatal};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::random_u64;
 
-/// How long the handshake is ahead of the first flight. The server keeps early data only of
-/// addresses whose handshake has reached it.
+/// Time from the start of the handshake to the start of the first flight. The server keeps early
+/// data only from addresses whose handshake has reached it.
 pub(super) const LEAD: Duration = Duration::from_millis(3);
 /// On a path with a shorter round trip a first flight saves too little.
 const SHORTEST: Span = Span::from_millis(20);
@@ -52,8 +52,8 @@ impl<'a> Opening<'a> {
 }
 
 impl Attempt<'_> {
-    /// Starts a first flight, if an earlier copy has found the path to the data port at `to` and
-    /// nothing speaks against it. After an error, the payloads are lost, and the attempt fails.
+    /// Starts a first flight to the data port at `to`, if [`Attempt::flight_terms`] allows one;
+    /// otherwise does nothing. After an error, the payloads are lost, and the attempt fails.
     pub(super) fn take_off(
         &self,
         transport: Transport<'_>,
@@ -69,7 +69,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Returns the terms of a first flight to the data port at `to`; `None` if there must be none.
+    /// Returns the terms of a first flight to the data port at `to`. Returns `None` if no earlier
+    /// copy has found the path to this host, or this copy cannot use what was found.
     fn flight_terms(&self, transport: Transport<'_>, to: SocketAddr) -> Option<Terms> {
         let options = self.options;
         let Transport::Datagrams(name) = transport else { return None };
@@ -113,16 +114,16 @@ impl Attempt<'_> {
         })
     }
 
-    /// Returns the cipher of a first flight: at that time the client does not know whether the
-    /// server has AES in hardware.
+    /// Returns the cipher of a first flight. The client does not know yet whether the server has
+    /// AES in hardware, so it assumes that the server is like this host.
     pub(super) fn flight_suite(&self) -> Suite {
         Suite::choose(self.options.cipher, has_fast_aes())
     }
 
     /// Returns the first pass for a session with the parameters `terms`, and its flow. A first
-    /// flight stays if it went to the right address, with the right cipher and a size that passes,
-    /// over the remembered path, and none of its messages were dropped; `terms` then become those
-    /// of the flight.
+    /// flight becomes this pass if [`is_right`] accepts it and none of its messages were dropped;
+    /// `terms` then get the secret and the transfer id of the flight. Otherwise the flight is
+    /// recalled, and another pass sends its data again.
     pub(super) async fn land(
         &self,
         source: Option<(Description, FirstPass)>,
@@ -156,7 +157,9 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether a flight with the terms `flight` can be the first pass of a transfer with `terms`.
+/// Whether a flight with the terms `flight` can be the first pass of a transfer with `terms`: the
+/// flight went to the right address, with the right cipher and protocol and a datagram size that
+/// passes, over a path that is still the remembered one.
 fn is_right(flight: &Terms, terms: &Terms) -> bool {
     let name = |terms: &Terms| terms.protocol.map(|row| row.name);
     flight.peer.to_canonical() == terms.peer.to_canonical()

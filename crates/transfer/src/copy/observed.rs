@@ -19,6 +19,7 @@ pub(super) struct Observed {
     away: Span,
     /// The start of this attempt.
     began: Time,
+    /// The other end's last sign of life in this attempt; zero if there was none.
     lived: Time,
     /// The counters of the sending and the receiving end at `lived`.
     ends: (Counters, Counters),
@@ -57,8 +58,8 @@ impl Observed {
         }
     }
 
-    /// Adds the times of the earlier attempts to the counters of both ends of the last attempt,
-    /// unless the earlier attempts used UDP and the last attempt used streams, or the reverse:
+    /// Adds the times of the earlier attempts to `from` and `to`, the counters of both ends of the
+    /// last attempt, if all these attempts used UDP or all used streams. Otherwise adds nothing:
     /// waits over UDP do not explain the rate over TCP. Returns the part of `elapsed` with a
     /// connection.
     pub(super) fn join_all(&self, from: &mut Counters, to: &mut Counters, elapsed: Span) -> Span {

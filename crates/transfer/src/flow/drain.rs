@@ -1,8 +1,8 @@
 //! The rate at which the writer empties the memory, reported only if the writer limits a flow.
 //!
-//! While the writer waits for data, the measured rate is the rate of the path. A report would hold
-//! the sender at that rate. The receiver therefore reports only while at least half of the memory
-//! waits for the writer.
+//! While the writer waits for data, the measured rate is the rate at which data arrive. A report of
+//! this rate would keep the sender from becoming faster. The receiver therefore reports only while
+//! data that wait for the writer fill at least half of the memory: the writer is behind.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -18,8 +18,9 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Returns the writer's rate if the writer has been behind for a whole window. `drained` bytes
-    /// have left the memory so far; `waiting` of the flow's `memory` bytes wait for the writer.
+    /// Returns the writer's rate if the writer has been behind for a whole window; otherwise
+    /// `None`. `drained` bytes have left the memory so far. Of the flow's `memory` bytes, `waiting`
+    /// hold data that wait for the writer.
     pub(super) fn look(
         &mut self,
         now: Time,

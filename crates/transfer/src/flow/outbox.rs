@@ -286,7 +286,7 @@ mod tests {
         outbox.send(piece(FREE / 2));
         assert!(is_free(64), "bytes up to `FREE` are not charged");
         (0..20).for_each(|_| outbox.send(piece(1 << 20)));
-        // 20.5 MiB wait. The 19.5 MiB beyond `FREE` are charged, without fractions of a MiB.
+        // 20.5 MiB wait. The 19.5 MiB beyond `FREE` are charged as 19 MiB, rounded down.
         assert!(is_free(45) && !is_free(46));
         (0..15).for_each(|_| assert!(next(&mut outflow).is_some()));
         assert!(is_free(59) && !is_free(60), "read messages release their memory");

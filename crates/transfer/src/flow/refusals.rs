@@ -10,6 +10,7 @@ use longhaul_net::sealing::open::OpenCounts;
 
 #[derive(Debug)]
 pub(super) struct Refusals {
+    /// The port's counts when the flow began.
     first: PortStatistics,
     /// The port's counts when the kernel's drops were last divided among the flows.
     last: PortStatistics,
@@ -75,6 +76,7 @@ mod tests {
         assert_eq!((first.dropped(now, 250), second.dropped(now, 1_750)), (25, 175));
     }
 
+    /// A train here is a group of datagrams that the kernel merged; it drops a train as a whole.
     #[test]
     fn a_dropped_train_counts_as_many_datagrams_as_an_average_arrived_train() {
         let after = PortStatistics { trains: 50, ..port(1_000, 7) };

@@ -1,6 +1,6 @@
-//! The control messages of a core (the state machine of a protocol), wrapped and numbered. A
-//! message may be sent both by stream and by datagram; its number lets the other end drop the
-//! second copy.
+//! The control messages of a core (the state machine of a protocol), each wrapped in a numbered
+//! message, a relay. A relay may be sent both by stream and by datagram; its number lets the other
+//! end drop the second copy.
 
 use longhaul_net::sealing::replay::{ReplayWindow, Seen};
 use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};

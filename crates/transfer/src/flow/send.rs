@@ -55,7 +55,7 @@ const SHORT_ONES: u64 = 16;
 
 pub(crate) enum SendCommand {
     Relay(Relay),
-    /// Sealed datagrams come from this path; the flow sends there.
+    /// The receiver's sealed datagrams come from this path; the flow sends there.
     Peer(Path),
     /// A receiver claims this new path. The receiver must echo the challenge before the flow sends
     /// there.
@@ -71,7 +71,7 @@ pub(crate) enum SendCommand {
     PeerCard(Rate),
     /// The receiver takes coded symbols.
     Coded,
-    /// The receiving host says, unauthenticated, how much has arrived before the session.
+    /// The receiving host says, unauthenticated, how much has arrived before the session is open.
     Receipt(Receipt),
     /// The session is open: this many bytes may be sent before the receiver reports.
     Session(Bytes),
@@ -155,12 +155,15 @@ struct Sending {
     /// Digests that are not on the stream yet. They may have been sent by datagram.
     unsure: Digests,
     unsure_since: Time,
+    /// When the last keep-alive datagram was sent.
     alive: Time,
     questions: Option<Questions>,
     /// When the first datagram was sent, while the session is not open yet.
     begun: Option<Time>,
+    /// Detects that a link of the path drops datagrams of this size.
     hole: Hole,
     hole_reported: bool,
+    /// Number of datagrams that the receiver has reported as arrived.
     arrived: u64,
     published: Time,
     paced: Duration,
@@ -372,7 +375,8 @@ impl Sending {
             return Ok(());
         }
         match self.batch.send(&self.socket, path) {
-            // Datagrams that the kernel refuses for now, as without a route, count as lost.
+            // Datagrams that the kernel refuses for now, for example without a route, count as
+            // lost.
             Ok(SendOutcome::Sent | SendOutcome::Lost(_)) => Ok(()),
             Err(SendError::TooLarge) => {
                 self.report_hole();
@@ -456,7 +460,7 @@ impl Sending {
         let woken = wait::until(&self.inbox, due.min(sign).min(question));
         let waited = clock::duration(clock::now().since(now));
         if self.core.is_blocked_by_grant() {
-            // Before the session is open, the flow waits for the session.
+            // Before the session is open, the flow waits for the session, not for a grant.
             self.granted += if self.questions.is_none() { waited } else { Duration::ZERO };
         } else if why == Some(Why::Pacing) {
             self.paced += waited;

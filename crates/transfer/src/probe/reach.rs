@@ -20,7 +20,7 @@ pub struct Ports {
     pub udp_control: Result<String, String>,
     /// The id that the control port showed over TCP, or the reason why it did not.
     pub tcp_control: Result<String, String>,
-    /// The data port.
+    /// The number of the data port.
     pub data_port: u16,
     /// The largest packet that the data port answered, including the IP header; `None` if the port
     /// is silent.

@@ -33,7 +33,8 @@ const FLOW: FlowId = FlowId(7);
 /// Block size in bytes: large, so a chunk has few datagrams.
 const BLOCK: u32 = 60_000;
 const OBJECT: Bytes = Bytes::mebi(100);
-/// Memory of each of two transfers that share 64 MiB: in MiB, and in chunks of 1 MiB.
+/// Memory of each of two transfers that share 64 MiB: in MiB, and also in chunks, because a chunk
+/// has 1 MiB.
 const HELD: u64 = 32;
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);

@@ -32,6 +32,7 @@ struct State {
     idle: Notify,
 }
 
+/// A running request. Dropping this counts the request as ended.
 #[must_use]
 pub(super) struct Busy(Closing);
 
@@ -45,6 +46,7 @@ impl Closing {
         Ok(Busy(self.clone()))
     }
 
+    /// Returns the error for running requests once they have to end; `None` before.
     pub(super) fn reason(&self) -> Option<Error> {
         (self.0.stage.get() == Stage::Ending).then(shutting_down)
     }

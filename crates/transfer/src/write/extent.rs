@@ -1,5 +1,6 @@
-//! A part of a pipe as the destination. A pipe is a file of unknown length that a client sends as
-//! several parts, each by its own transfer. This module writes a part to its place in that file.
+//! A part of a pipe (an extent) as the destination. A pipe is a file of unknown length that a
+//! client sends as several parts, each by its own transfer. This module writes a part to its place
+//! in that file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +78,8 @@ impl Open for ExtentOf {
         let file = manifest.entries().first().filter(|file| file.holes().is_empty());
         let size = file.and_then(|file| file.size()).unwrap_or(0);
         if !manifest.is_single() || !(1..=MAX_EXTENT).contains(&size) {
-            let what = format!("a part of a pipe is one file of 1 to {MAX_EXTENT} bytes, no holes");
+            let what =
+                format!("a part of a pipe is a file of 1 to {MAX_EXTENT} bytes without holes");
             return Err(Error::new(ErrorKind::Usage, what));
         }
         let missing = object.manifest_chunks()..object.chunks();

@@ -24,7 +24,7 @@ const FAILURE_BYTES: usize = 512 << 10;
 /// Maximum bytes of the tag and the length before a field's content.
 const FIELD: usize = 6;
 
-/// Returns the plan as messages; all except the last have `more` set.
+/// Returns the plan as messages. All except the last have `more` set: another message follows.
 pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     let mut slices: Vec<Plan> = Vec::new();
     for have in plan.have.chunks(RANGES) {

@@ -40,15 +40,15 @@ impl Large {
         for (chunk, value) in &self.pending {
             records.extend(self.header.encode_record(*chunk, value));
         }
-        // Overwrites a record that an earlier error has torn.
+        // Overwrites a record that was written only in part because of an earlier error.
         open_journal(ground, self.number)?.write_all_at(&records, self.journal_end)?;
         self.journal_end += records.len() as u64;
         self.pending.clear();
         Ok(())
     }
 
-    /// Handles the result of a sync. A failed sync marks the unwritten pages as clean, so a second
-    /// sync would succeed and prove nothing.
+    /// Drops the pending chunks if a sync has failed, and returns the sync's result. A failed sync
+    /// marks the unwritten pages as clean, so a second sync would succeed and prove nothing.
     pub(super) fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
         if synced.is_err() {
             self.lose_pending();
@@ -75,6 +75,8 @@ impl Large {
         remove_journal(folder, &name)
     }
 
+    /// Cuts the journal `sound` after its last valid record; without a `sound` journal, removes the
+    /// journal.
     pub(super) fn settle_journal(
         &mut self,
         ground: &mut Ground,

@@ -23,7 +23,8 @@ impl Large {
     }
 }
 
-/// Returns the value of a chunk of `file`, as if the file had `size` bytes.
+/// Returns the value (see [`digest::file_value`]) of a chunk of `file`, as if the file had `size`
+/// bytes.
 pub(in crate::sink) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
     read_chunk(file, size, chunk).map(|(_, value)| value)
 }
@@ -36,7 +37,7 @@ pub(super) fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(
 }
 
 /// Reads a chunk of `file`, as if the file had `size` bytes. Returns the content if its value is
-/// `value`.
+/// `value`; `None` if it has another value or cannot be read.
 pub(super) fn read_verified(
     file: &dyn File,
     size: u64,

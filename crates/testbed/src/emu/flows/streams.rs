@@ -65,13 +65,14 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// Describes a flow's transfer, with its congestion control if the kernel has it. Without a
-/// configured window, raises the buffer limits of both hosts to [`LARGEST_BUFFER`].
+/// Describes a flow's transfer, with its congestion control if the kernel has it, otherwise with
+/// the kernel's default. Without a configured window, raises the buffer limits of both hosts to
+/// [`LARGEST_BUFFER`].
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
-            // If this is forbidden, the kernel's limit stays. `host::make` gives a notice if this
-            // limit is below 64 MiB.
+            // If the kernel forbids the change, the present limit stays. `host::make` gives a
+            // notice if the present limit is below 64 MiB.
             let _ = run.emulation.enter_host(host, || widen_tcp(LARGEST_BUFFER));
         }
     }
