@@ -118,8 +118,8 @@ throughput() {
 }
 
 # Runs two binaries in pairs on the unshaped path. The order within a pair alternates (A B, B A, …), so
-# that the warm-up by the first run cancels out. Prints the ratio of this binary to OTHER in goodput and
-# in CPU of each end: the geometric mean over the pairs with its 95 % confidence interval.
+# that the warm-up by the first run cancels out. Prints by how many per cent this binary exceeds OTHER in
+# goodput, and in CPU of each end: the geometric mean over the pairs with its 95 % confidence interval.
 # OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
 # WAYS: the cases, as "CIPHER RECEIVE;…". BYTES: size of the object.
 pairs() {
@@ -318,7 +318,7 @@ END
 }
 
 # Rooms with many subscribers, compared with mosquitto, and with zenoh if the Python that ZENOH names
-# (default python3) has its package.
+# (default python3) has the package zenoh.
 rooms() {
     echo "| server | subscribers | messages/s | delivered | lost | delay, median, ms | 99 %, ms | longest, ms | server, CPU s per 10^6 | subscribers and senders |"
     echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -574,7 +574,7 @@ emulator() {
     cp "$WORK/emulator.md" results/emulator.md
 }
 
-# CPU time and events a second of every protocol in virtual time.
+# CPU time of every protocol in the simulator, and events per second of CPU time.
 simulator() {
     cargo bench --quiet -p longhaul-testbed --bench sim > "$WORK/simulator.md"
     cp "$WORK/simulator.md" results/simulator.md; cat results/simulator.md
@@ -699,7 +699,7 @@ striping() {
 striping_row() {
     local parts
     parts=$(grep '"event":"summary"' "$WORK/out" | grep -o '"received_bytes":[0-9]*' | cut -d: -f2 |
-        awk -v all="$(wc -c < "$WORK/here/x")" '{printf "%s%.0f", (NR > 1 ? ", " : ""), 100 * $1 / all}') || true # one server: it has no list
+        awk -v all="$(wc -c < "$WORK/here/x")" '{printf "%s%.0f", (NR > 1 ? ", " : ""), 100 * $1 / all}') || true # a copy from one server has no list of sources
     awk -v p="$1" -v w="$2" -v g="$(field goodput_bps < "$WORK/out")" -v s="$(field seconds < "$WORK/out")" -v l="$(field path_lost < "$WORK/out")" -v n="$(field sent < "$WORK/out")" -v by="$parts" \
         'BEGIN {printf "| %s | %s | %.1f | %.1f | %.3f %% | %s |\n", p, w, g/1e6, s, 100*l/(n ? n : 1), by}'
 }
@@ -743,7 +743,7 @@ senders() {
 # few datagrams arrived. Run it with real-time priority, on a machine that does nothing else:
 # MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams
 # WAYS: code (each frame has its own code and a deadline of 120 ms, or DEADLINE), repair (lost datagrams
-# are sent again, deadline 500 ms), payloads (10 frames together are one object of 14.4 MB, due 500 ms
+# are sent again, deadline 500 ms), payloads (10 frames together are one payload of 14.4 MB, due 500 ms
 # after the tenth frame, as in the paper). The column `sending rate` applies while a frame or payload
 # is sent; the column `UDP payload` is the mean of the run. SERIES: a folder that keeps each run's events.
 streams() {
@@ -952,8 +952,8 @@ alone() {
 }
 
 # A copy next to one kernel TCP flow, and next to another copy that starts 5 s later: 200 Mbit/s,
-# 40 ms, a queue of one BDP, 30 s, RUNS seeds from SEED on. The rates count object bytes, each flow's
-# over its own time. The last column is Jain's index of the two rates 15 to 20 s after the second start.
+# 40 ms, a queue of one BDP, 30 s, RUNS seeds from SEED on. A flow's rate is its object bytes divided by
+# the flow's own duration. The last column is Jain's index of the two rates 15 to 20 s after the second start.
 shares() {
     local other tail seed rates
     # Prints the rate of the flow $1 from $2 to $3 s after its start, in bit/s.

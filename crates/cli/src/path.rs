@@ -14,10 +14,11 @@ const ABOUT: &str = "\
 List or forget the rates of earlier copies
 
 longhaul remembers for 30 days the rate and the loss that a copy without --rate and --bwlimit \
-found: one entry for each network of the other host, address of this host, and direction of the \
-data. The next copy over the same path in the same direction starts at half of that rate, and then \
-searches for the current rate; RBUDP also adds coded symbols for that loss. A copy to a server \
-then sends its first data before the session is open. cp --no-path-memory turns this off.";
+found: one entry for each network of the other host (IPv4 /24 or IPv6 /48), address of this host, \
+and direction of the data. The next copy over the same path in the same direction starts at half \
+of that rate, and then searches for the current rate. RBUDP also adds coded symbols (which \
+replace lost blocks) for the remembered loss. Over a remembered path, a copy to a server sends \
+its first data before the session is open. cp --no-path-memory turns the memory off.";
 
 /// List or forget the rates of earlier copies
 #[derive(clap::Args)]

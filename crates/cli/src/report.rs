@@ -13,7 +13,8 @@ use crate::quantity::{self, count};
 
 /// Shorter times are shown in ms.
 const SHORT: Span = Span::from_millis(100);
-/// Copies of at least this duration report their bottleneck, and traffic that shared the path.
+/// Without `-v`, only copies of at least this duration report their bottleneck, and traffic that
+/// shared the path.
 const LONG: Span = Span::from_secs(2);
 
 /// Formats an event as a line, with control characters escaped.
@@ -646,7 +647,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_rate_of_this_host_is_reported_with_its_origin() {
+    fn the_receive_rate_of_this_host_is_reported_with_its_origin() {
         let capacity = ReceiveCapacity {
             rate: Rate::from_mbps(800),
             link: Rate::from_mbps(1000),

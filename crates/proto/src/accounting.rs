@@ -18,7 +18,8 @@ pub struct SenderAccounting {
     pub coded: u64,
     /// Losses that the receiver reported; a loss reported twice counts twice (ORNL's column).
     pub reported_lost: u64,
-    /// The highest number of rounds that any segment needed.
+    /// The highest number of rounds of a segment (part of the object; RBUDP), of rounds of a buffer
+    /// (NETBLT), or of sends of a block (FOBS). Zero in the other protocols.
     pub rounds: u32,
     /// Control messages that were invalid for this flow.
     pub refused: u64,

@@ -72,8 +72,9 @@ impl Methods {
         self.table.contains_key(name)
     }
 
-    /// Starts run number `run` of a method. When the method ends, `rpc` gets [`Order::Done`].
-    /// Dropping the returned value stops the method. `None` if there is no such method.
+    /// Starts a method. When the method has ended or was stopped, `rpc` gets [`Order::Done`] with
+    /// `run`, the number of this run. Dropping the returned value stops the method. `None` if there
+    /// is no such method.
     pub(crate) fn run(
         &self,
         call: longhaul_proto::rpc::Call,
@@ -130,7 +131,7 @@ impl Drop for Report {
     }
 }
 
-/// The thread of the methods. The thread ends when nothing uses it any more.
+/// The thread of the methods. The thread ends when the last clone of its [`Methods`] is dropped.
 struct Worker {
     runtime: Handle,
     _ends: oneshot::Sender<()>,

@@ -6,8 +6,8 @@ use tokio::process::ChildStdin;
 #[derive(Debug)]
 pub(super) struct Child {
     _ssh: tokio::process::Child,
-    /// ssh's input, unless the session runs through it. The end of this stream tells the remote
-    /// side that no further session follows.
+    /// The input of ssh; `None` if the session runs through this input. The end of the input tells
+    /// the remote side that no further session follows.
     _stdin: Option<ChildStdin>,
 }
 

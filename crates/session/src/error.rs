@@ -117,7 +117,7 @@ mod tests {
             assert_eq!((kind.code(), Kind::of_code(code)), (code, kind));
         }
         assert_eq!((Kind::Service(6).code(), Kind::of_code(6)), (6, Kind::Service(6)));
-        assert_eq!(Kind::of_code(0), Kind::Lost, "code 0 means no error");
+        assert_eq!(Kind::of_code(0), Kind::Lost, "0 is no kind's number");
     }
 
     #[test]

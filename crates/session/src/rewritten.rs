@@ -24,7 +24,7 @@ impl Rewriting {
         Ok(Rewriting(folder))
     }
 
-    /// Takes the lock, if no other process has it.
+    /// Takes the lock of `folder`; returns `None` if another process has the lock.
     ///
     /// # Errors
     /// As [`Rewriting::wait`].
@@ -36,7 +36,7 @@ impl Rewriting {
         }
     }
 
-    /// Replaces the file at `path` in the locked folder, and syncs it.
+    /// Replaces the file at `path` in the locked folder, and syncs the file and the folder.
     ///
     /// # Errors
     /// The file or folder cannot be written or synced.

@@ -25,7 +25,8 @@ const WAITING: usize = 1;
 /// Maximum number of unsent frames: the frame being sent, and those that wait behind it.
 const ROOM: usize = WAITING + 1;
 
-/// Returns the number of permits for frames. A payload that is being filled needs one more.
+/// Returns the number of permits for frames. A payload (several frames sent as one) that is being
+/// filled needs one more.
 pub(crate) fn room(terms: &Terms) -> usize {
     ROOM + usize::from(terms.group > 1)
 }

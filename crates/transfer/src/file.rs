@@ -278,7 +278,7 @@ impl Reading {
         }
     }
 
-    /// Sends a change, unless its caller has dropped its future.
+    /// Sends a change, unless the caller has dropped the future of the change.
     async fn send(&mut self, change: Change, made: Made) -> Result<(), Error> {
         if made.is_closed() {
             return Ok(());
@@ -367,7 +367,7 @@ impl Reading {
     }
 
     /// Takes the server's next data. Bytes of a whole chunk are passed on when the chunk is
-    /// complete and has the value that the server sent.
+    /// complete and its digest is the value that the server sent.
     fn take(&mut self, data: FileData) -> Result<(), Error> {
         let FileData { bytes, value, changed, .. } = data;
         if changed {

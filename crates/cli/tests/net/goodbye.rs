@@ -1,5 +1,5 @@
-//! Commands close their sessions before they end, and do not return too often to a server that
-//! shuts down.
+//! Commands close their sessions before they end, and send few requests to a server that shuts
+//! down.
 
 use std::cell::Cell;
 use std::fs;

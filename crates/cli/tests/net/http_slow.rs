@@ -51,7 +51,7 @@ fn a_client_that_does_not_read_costs_little_memory_delays_nobody_and_is_disconne
             }
             ended.store(true, Ordering::Relaxed);
         });
-        // Meanwhile one slow client reads a little at a time.
+        // Meanwhile new clients get a small file, and one slow client reads a little at a time.
         while !ended.load(Ordering::Relaxed) {
             let mut reply = String::new();
             get(address, "/small").read_to_string(&mut reply).expect("the reply is text");

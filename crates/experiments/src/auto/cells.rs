@@ -66,6 +66,7 @@ impl Queue {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Family {
     Alone,
+    /// This many TCP connections.
     Beside(Congestion, u32),
     /// Another copy that starts this many seconds later.
     Itself(u64),
@@ -180,8 +181,8 @@ impl Cell {
         format!("{}: {}, loss {loss} %, {}", family.name(), self.path(), queue.name())
     }
 
-    /// Whether the cell is in the half on which the rate laws are tuned; the other half judges
-    /// them. FNV-1a of the name selects the half.
+    /// Whether the cell is in the half that is meant for tuning the rate laws. The other half is
+    /// meant to judge the laws. FNV-1a of the cell's name selects the half.
     pub(super) fn is_tuned(&self) -> bool {
         hash(&self.name()) >> 32 & 1 == 0
     }
@@ -281,7 +282,7 @@ impl Cell {
         };
         let bdp = rate.over(delay * 2).get() as f64;
         // A queue of fewer than ten packets, or smaller than a host's burst, would make the path
-        // unusable.
+        // unusable. So some cells have a longer queue than their name says.
         let at_once = rate.over(Span::from_millis(1)).min(Bytes::new(65_536)).get();
         let queue = Bytes::new((bdp * times * part()) as u64).max(Bytes::new(at_once.max(15_380)));
         let loss = Loss::independent(LossRatio::new(self.loss / 100.0).unwrap_or_default());

@@ -96,8 +96,9 @@ impl Joiner {
         self.group_bytes = self.groups.values().map(|group| group.cost).sum();
     }
 
-    /// Takes an authentic datagram; appends to `out` the messages that the datagram completes. A
-    /// malformed datagram completes no message.
+    /// Takes an authentic datagram with the number `block` (its group, flags, and index within the
+    /// group); appends to `out` the messages that the datagram completes. A malformed datagram
+    /// completes no message.
     pub fn take(&mut self, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         let (group, index) = (block >> 16, block & 0xff);
         if block & REPAIR == 0 {

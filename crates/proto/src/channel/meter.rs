@@ -92,7 +92,7 @@ impl Meter {
         self.stats.lost = self.stats.lost.saturating_add(lost);
     }
 
-    /// Sets the number of messages in datagrams that have not arrived so far.
+    /// Sets how many of the messages sent in datagrams have not arrived so far.
     pub fn set_missing(&mut self, missing: u64) {
         self.missing = missing;
     }

@@ -1,5 +1,5 @@
-//! The loss list (the blocks that a sender has to send again), and the blocks that it has resent
-//! recently.
+//! The loss list (the blocks that a sender has to send again), and the blocks that the sender has
+//! resent recently.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -25,7 +25,7 @@ impl LossList {
         self.head.clone()
     }
 
-    /// Removes the blocks below `to` from the head: they were sent, or need not be.
+    /// Removes the blocks below `to` from the head: they were resent, or need not be resent.
     pub(crate) fn advance(&mut self, to: u64) {
         self.head.start = self.head.start.max(to);
         if self.head.is_empty() {

@@ -1,4 +1,5 @@
-//! One buffer at the receiving end, and its data timer.
+//! One buffer (a range of blocks that NETBLT acknowledges as a whole) at the receiving end, and the
+//! buffer's data timer.
 //!
 //! RFC 998: when a buffer's data begin, the receiver sets a timer to the time that the buffer takes
 //! at the negotiated rate. If blocks are missing when the timer expires or the buffer's last packet

@@ -9,7 +9,7 @@ use super::packet::{End, Packet, UDP_IP};
 use super::world::{Agent, World};
 use super::{SimError, What};
 
-/// The interval of the reports, as over real sockets.
+/// The interval of the reports of other traffic to a core, as over real sockets.
 const TURN: Span = Span::from_millis(100);
 
 impl World<'_> {
@@ -37,7 +37,7 @@ impl World<'_> {
         self.report_others(index)
     }
 
-    /// Reports to a core, unless all its flows are done.
+    /// Reports the other traffic to a core, unless all flows of the core are done.
     pub(super) fn report_others(&mut self, index: usize) -> Result<(), SimError> {
         let (now, host) = (self.fabric.now, self.receivers[index].host);
         let is_ours = |agent: &Agent| matches!(agent, Agent::Copy(c) if c.receiver == index);

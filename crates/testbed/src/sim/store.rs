@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_used_again_only_after_it_is_free() {
+    fn a_number_is_used_again_only_after_its_value_was_taken() {
         let mut store = Store::new();
         let (a, b) = (store.put('a'), store.put('b'));
         assert_eq!((store.take(a), store.take(a)), (Some('a'), None));

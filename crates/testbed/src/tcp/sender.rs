@@ -34,9 +34,10 @@ enum State {
     /// No SYN is answered yet; the next one is due at this time.
     Opening(Time),
     Open,
-    /// Losses are repaired up to this number.
+    /// Losses are being repaired, until all segments below this number are acknowledged.
     Recovery(u32, Reduction),
-    /// A timeout is repaired up to this number.
+    /// The losses of a timeout are being repaired, until all segments below this number are
+    /// acknowledged.
     Loss(u32),
 }
 

@@ -145,7 +145,7 @@ macro_rules! reached {
                 self
             }
 
-            /// Ends the attempt, or the stream or channel, when `handle` is cancelled.
+            /// Ends the connection attempt, or the stream or channel, when `handle` is cancelled.
             pub fn cancel_with(mut self, handle: &Cancel) -> $request {
                 self.target.cancel = handle.clone();
                 self
@@ -332,7 +332,8 @@ pub struct StreamSent {
     pub loss: LossRatio,
     /// Average number of datagrams lost in a row.
     pub burst: f64,
-    /// Delay of datagrams in excess of the fastest datagram's delay.
+    /// Delay of datagrams in excess of the fastest datagram's delay, at the receiver with the
+    /// highest value.
     pub jitter: Span,
     /// Frames taken from the source.
     pub frames: u64,

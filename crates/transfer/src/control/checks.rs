@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_impossibly_large_offer_is_refused() {
+    fn an_offer_with_an_impossible_length_or_a_malformed_digest_is_refused() {
         let offer = Offer {
             manifest: Vec::new(),
             manifest_len: 1 << 20,

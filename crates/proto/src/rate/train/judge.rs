@@ -1,4 +1,5 @@
-//! Judges the three tests of the rate search: shorter bursts, a higher rate, a lower rate.
+//! Judges the three tests of the rate search: shorter bursts, a higher rate, a lower rate. A test
+//! lasts one epoch (datagrams sent at one rate).
 
 use super::measure::Measure;
 use super::proven::Proven;
@@ -16,8 +17,8 @@ impl Trains {
         self.set_rate(top * BELOW);
     }
 
-    /// Tests shorter bursts, once, if the queue is short. `is_own` says whether the loss otherwise
-    /// counts as the path's own. Returns whether the test began.
+    /// Tests shorter bursts, once, if the queue is short. `is_own` says whether the loss counts as
+    /// the path's own if shorter bursts do not help. Returns whether the test began.
     fn smooth(&mut self, before: &Measure, is_own: bool) -> bool {
         let begins = before.queue < SHALLOW && !self.was_smoothed;
         if begins {

@@ -1,4 +1,5 @@
-//! The highest rate that lately arrived without excess loss.
+//! The highest rate that lately arrived without excess loss. The search measures each epoch
+//! (datagrams sent at one rate).
 //!
 //! A sender that was late for a moment catches up, and may overfill a short queue. The loss says
 //! nothing about the path's capacity, but less than the capacity arrives in that epoch. So the rate
@@ -27,8 +28,8 @@ impl Proven {
         }
     }
 
-    /// Takes in an epoch with excess loss, which takes `BELIEF / DOUBTS` epochs from the rate. When
-    /// no epoch is left, no rate counts.
+    /// Takes in an epoch with excess loss: the rate then counts for `BELIEF / DOUBTS` epochs less
+    /// than before. When no epoch is left, no rate counts.
     pub(super) fn doubt(&mut self) {
         self.epochs = self.epochs.saturating_sub(BELIEF / DOUBTS);
         if self.epochs == 0 {

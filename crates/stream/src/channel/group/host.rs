@@ -19,7 +19,7 @@ impl Channels {
     /// passes messages until the server ends.
     ///
     /// # Errors
-    /// The group cannot be joined, the room already has one, or a limit is reached.
+    /// The group cannot be joined, the room already has a group, or a limit is reached.
     pub fn bridge(
         &self,
         me: PeerId,
@@ -46,7 +46,7 @@ impl Channels {
 }
 
 impl Bridge {
-    /// Answers a client that sends to the group; `origin` identifies it in the room.
+    /// Answers a client that sends to the group; `origin` identifies the client in the room.
     pub(in crate::channel) async fn sender(
         self: &Rc<Self>,
         about: &About,

@@ -56,7 +56,8 @@ pub struct FlowCounts {
     pub reported_lost: Option<u64>,
     /// Blocks of the object.
     pub blocks: Option<u64>,
-    /// Most rounds that a segment (part of the object) needed.
+    /// The highest number of rounds of a segment (part of the object; RBUDP), of rounds of a buffer
+    /// (NETBLT), or of sends of a block (FOBS). Zero in the other protocols.
     pub rounds: Option<u64>,
 }
 
