@@ -5,8 +5,8 @@
 # all, the default, runs wan, ssh, tcp, resume, multi, throughput, protocols, small and memory.
 # Three more names write their pages: emulator (accuracy; the table of emulator.md), simulator (speed;
 # simulator.md) and scheduler (GTP's decisions; scheduler.md).
-# Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd. Some
-# measurements need further programs: strace, openssl, curl, mosquitto, redis-server, etcd.
+# Needs: cargo build --release (done here), ip, bc, and for the comparisons iperf3, rsync, scp, sshd. Some
+# measurements need further programs: strace, openssl, GNU time, curl, mosquitto, redis-server, etcd.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."

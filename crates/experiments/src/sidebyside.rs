@@ -160,10 +160,11 @@ pub(crate) static COMPARE: Experiment = Experiment {
               compare them with CUBIC's emulated values, where the tables have them. On the same \
               path [transfer](transfer.md) measures BBR with a window of 64 MiB: one connection \
               has 832 Mbit/s without loss and 459 at 5 %, eight have 838 and 732.",
-    learned: "With a given rate, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
-              other without loss. With 3 GB, RBUDP and greedy FOBS keep their rate at all four \
-              losses: at 5 % RBUDP has {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the \
-              capacity after loss; the maximum is 97.8. Their cost differs: RBUDP repeats little \
+    learned: "The values of this paragraph are simulated. With a given rate, RBUDP, greedy FOBS \
+              and NETBLT are within two per cent of each other without loss. With 3 GB, RBUDP and \
+              greedy FOBS keep their rate at all four losses: at 5 % RBUDP has {RBUDP, 3000 MB, \
+              loss 5 % | goodput of C·(1 − L)} % of the capacity after loss; the maximum is 97.8. \
+              Their cost differs: RBUDP repeats little \
               more than the lost data; greedy FOBS sends one round trip of data more, and two with \
               loss. This extra data is {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, \
               loss 0 % | waste]} to {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, \

@@ -48,7 +48,7 @@ impl Drop for Listening {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // The thread's panic was already printed.
+            // If the thread panicked, the panic was already printed.
             let _ = thread.join();
         }
     }

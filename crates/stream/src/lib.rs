@@ -10,8 +10,8 @@
 //!   datagrams, the thread `relay` forwards them, `place` has a receiver's address.
 //! - [`channel`]: messages instead of frames.
 //! - The clients: [`send`] uses the thread `sending`. [`receive`] uses `gather` and the thread
-//!   `restore`, which decodes; `item` is their output. `announcer` sends the receiver's address to
-//!   the server. `link` has the connection.
+//!   `restore`, which decodes; `queue` is the input of this thread, and `item` is its output.
+//!   `announcer` sends the receiver's address to the server. `link` has the connection.
 
 mod announcer;
 pub mod channel;

@@ -17,7 +17,7 @@ pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one 
 
 /// Goodputs of `copy` and of one concurrent TCP connection.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
-    // `ours` and `tcp` have the same destination path, so both receivers write nothing.
+    // Neither receiver writes anything: `ours` and `tcp` would write to the same path.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);
     let tcp = ours.clone().protocol(Protocol::Tcp { streams: 1 }).rate(None);
     let (course, beside) = (Arc::new(Course::new()), Arc::new(Course::new()));

@@ -30,7 +30,7 @@ pub(super) struct Measured {
     pub(super) rates: Vec<(f64, f64)>,
 }
 
-/// The kernel's TCP gives only `waste` and `retransmitted`.
+/// Counts of a run. The kernel's TCP gives only `waste` and `retransmitted`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     /// Repeated blocks and coded symbols as a share of the object's blocks. For TCP: repeated
@@ -126,8 +126,8 @@ fn figures(ended: &[&Measured]) -> Option<Figures> {
     });
     let here = median(ended.iter().filter_map(|one| one.cpu.map(|cpu| cpu.here)));
     let there = median(ended.iter().filter_map(|one| one.cpu.and_then(|cpu| cpu.there)));
-    // Both goodputs are from one run: the one with the median share. For an even number of runs it
-    // is the higher of the two middle shares.
+    // Both goodputs are from one run: the one with the median share. For an even number of runs,
+    // this is the run with the higher of the two middle shares.
     let mut shares: Vec<Shares> = ended.iter().filter_map(|one| one.beside_tcp).collect();
     shares.sort_by(|a, b| a.of_tcp().total_cmp(&b.of_tcp()));
     Some(Figures {

@@ -56,8 +56,8 @@ impl Stage for OnHost<'_> {
     }
 }
 
-/// Creates the path. The first call must come before the first thread starts. Without root the
-/// process enters a user namespace, which the kernel permits only to a process with one thread.
+/// Creates the path. The first call must come before the first thread starts: without root, the
+/// process enters a user namespace, and the kernel permits this only to a process with one thread.
 pub(super) fn track() -> Track {
     let loss = LossRatio::new(LOSS).expect("a share");
     let link = LinkSpec::path(RATE, RTT).with_loss(Loss::independent(loss));

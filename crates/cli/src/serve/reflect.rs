@@ -22,8 +22,8 @@ use crate::{config, console, descriptors, exit, json, notify, plain, signals};
 /// The first id that uses a room creates it; the right `channel=wo`, `ro` or `rw` suffices. With
 /// --link, a room here and the room of the same name at another server are one room; chains and
 /// rings of links are allowed. The other server needs --allow ID,channel=rw,link=rw with this
-/// server's id. With --multicast, a room is also a multicast group of this network. Needs the same
-/// inbound ports as `longhaul serve`.
+/// server's id. With --multicast, a room is also a multicast group of this network. The server
+/// needs the same inbound ports as `longhaul serve`.
 #[derive(clap::Args)]
 #[command(after_help = exit::TABLE)]
 pub(crate) struct ReflectArgs {

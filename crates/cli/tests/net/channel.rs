@@ -216,7 +216,7 @@ fn the_newest_message_of_a_key_replaces_queued_older_ones() {
 }
 
 #[test]
-fn a_frozen_subscriber_loses_messages_learns_how_many_and_delays_nobody() {
+fn a_frozen_subscriber_delays_nobody_and_learns_how_many_messages_it_lost() {
     let pair = Pair::of_services("channel=rw");
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
@@ -225,7 +225,7 @@ fn a_frozen_subscriber_loses_messages_learns_how_many_and_delays_nobody() {
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);
-    // The other subscriber gets the last message while the first one is frozen.
+    // `other` gets the last message while `frozen` is stopped.
     other.event(|event| event["text"] == last.as_str());
     frozen.signal(Signal::CONT);
     frozen.event(|event| event["text"] == last.as_str());
@@ -277,8 +277,8 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     sender.say("meanwhile");
     sender.child.event(|event| event["event"] == "lost");
     pair.start_again();
-    // Even a receiver that rejoins after the room got the message gets it, because a room keeps the
-    // last message of each key.
+    // The receiver may rejoin after the room got the message. The receiver still gets the message,
+    // because a room keeps the last message of each key.
     hears(&mut receiver, "meanwhile");
     sender.say("after");
     hears(&mut receiver, "after");
@@ -454,7 +454,7 @@ fn clients_refuse_invalid_answers() {
         assert!(ended.status.is_some_and(|status| status != 0 && status < 100), "{ended}");
         assert_eq!(ended.events("error").len(), 1, "{lies:?}: {ended}");
     }
-    // A server cannot make clients send to an address outside the permitted range.
+    // A server cannot make clients use a multicast address outside the permitted range.
     let (cipher, key) = ("aes-128-gcm".to_owned(), vec![0; 32]);
     let anywhere = Group { port: 5, hops: 1, cipher, key, ..Group::default() };
     for address in [vec![127, 0, 0, 1], vec![224, 0, 0, 1], vec![255; 4], vec![]] {

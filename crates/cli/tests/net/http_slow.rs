@@ -29,7 +29,7 @@ fn get(address: SocketAddr, path: &str) -> TcpStream {
 }
 
 #[test]
-fn a_client_that_does_not_read_costs_little_memory_delays_nobody_and_is_disconnected() {
+fn a_client_that_does_not_read_delays_nobody_and_costs_little_memory_and_is_disconnected() {
     let mut http = Http::new(&["--http-timeout=2s"]);
     let large = File::create(http.data.join("large")).expect("the folder is ours");
     large.set_len(LARGE).expect("a hole takes no room");

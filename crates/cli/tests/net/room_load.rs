@@ -25,7 +25,7 @@ const SIZE: usize = 100;
 const SENDERS: u64 = 10;
 /// The last message of a load.
 const END: &[u8] = b"end";
-/// Time limit of all loads on one room and the same loads on MQTT together.
+/// Time limit of all loads on one room, including the same loads on MQTT.
 const PATIENCE: Duration = Duration::from_secs(170);
 
 /// A load: subscribers, messages a second of all senders together, and seconds.

@@ -178,7 +178,7 @@ fn value(families: &BTreeMap<String, Family>, series: &str) -> f64 {
 }
 
 #[test]
-fn metrics_are_well_formed_count_copied_data_and_name_no_file_or_peer() {
+fn metrics_are_well_formed_and_count_copied_data_and_name_no_file_or_peer() {
     let seen = Seen::new();
     let before = lint(&seen.get("/metrics"));
     assert_eq!(value(&before, "longhaul_delivered_bytes_total{way=\"in\"}"), 0.0);
@@ -298,7 +298,7 @@ fn top_names_the_rooms_and_the_metrics_count_them_without_their_names() {
 }
 
 #[test]
-fn the_page_requires_a_token_is_read_only_and_loads_nothing_from_elsewhere() {
+fn the_page_requires_a_token_and_is_read_only_and_loads_nothing_from_elsewhere() {
     let seen = Seen::new();
     for target in ["/", "/metrics", "/state", "/events", "/?token=", "/metrics?token=page-token"] {
         let refused = seen.ask("GET", target, "");

@@ -98,7 +98,7 @@ fn a_streamed_folder_arrives_as_a_folder_and_frames_may_go_to_a_pipe() {
 }
 
 #[test]
-fn rights_are_by_prefix_and_mode() {
+fn a_stream_right_covers_its_prefix_and_its_direction() {
     let end = |pair: &Pair, name| pattern(pair, name, 1, 0, &[DEADLINE]).end();
     let refused = |ended: Ended, why: &str| {
         let what = ended.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
@@ -442,8 +442,8 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
             let _ = session.close(None).await;
             sent
         });
-        // Whatever is reported, the sender adds repairs for a loss of at most 10 % in bursts of 64
-        // datagrams.
+        // Even if receivers report more, the sender adds repairs for a loss of at most 10 % in
+        // bursts of 64 datagrams.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");
         // The stream has 100 frames of 15 datagrams. With `repair`, the sender resends each

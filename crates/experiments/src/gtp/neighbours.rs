@@ -73,9 +73,9 @@ pub(super) static BESIDE: Experiment = Experiment {
     learned: "With all of the link and `others` fair, the TCP flow has {100 % of the link, others \
               fair | the TCP flow} Mbit/s; with `others` ignored it has {100 % of the link, others \
               ignored | the TCP flow}. The fair share would be 234. A fixed share of 85 % leaves \
-              15 % of the link, which is 140 Mbit/s; the TCP flow then has {85 % of the link, \
-              others ignored | the TCP flow} Mbit/s with `others` ignored and {85 % of the link, \
-              others fair | the TCP flow} with `others` fair.",
+              15 % of the link, which is 140 Mbit/s. The TCP flow then takes more than this: {85 \
+              % of the link, others ignored | the TCP flow} Mbit/s with `others` ignored and {85 \
+              % of the link, others fair | the TCP flow} with `others` fair.",
     set: Set::Full,
 };
 

@@ -65,7 +65,7 @@ fn hash_of(random: &RandomState, parent: Option<u32>, name: &[u8]) -> u64 {
     parent.hash(&mut hasher);
     match str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => {
-            // The upper case of ß is SS, the lower case of ẞ is ß.
+            // The three steps make ẞ, ß and SS equal: ẞ → ß → SS → ss.
             let folded = text.to_lowercase().to_uppercase().to_lowercase();
             folded.bytes().for_each(|byte| hasher.write_u8(byte));
         }

@@ -2,10 +2,12 @@
 //! partial file, and never opens it through a link.
 //!
 //! On a file system without locks, a copy writes only to files that it has created, and copies the
-//! chunks of an existing partial file into a new file (`large`). Without locks, or if other users
-//! can change the folder, somebody else may replace the file at any time. In these cases the copy
-//! first renames a complete file to a name that no other copy knows, then checks it, then gives it
-//! its final name.
+//! chunks of an existing partial file into a new file (see the module `large`).
+//!
+//! Somebody else may replace the partial file at any time in three cases: without locks, if other
+//! users can change the folder, or if the file's mode does not let its owner read it (another copy
+//! then cannot see the lock). In these cases the copy first renames a complete file to a name that
+//! no other copy knows, then checks it, then gives it its final name.
 
 use std::io;
 use std::ops::Range;
@@ -109,9 +111,10 @@ pub(super) fn remove_free(
     folder.remove(name)
 }
 
-/// Gives the partial file `partial` its final name, if `is_it` recognises the file. While `file` is
-/// locked, no other copy that can open the partial file removes it. Before the lock, another copy
-/// may replace the partial file, so the check comes after the lock.
+/// Gives the partial file `partial` its final name `name`, if `is_it` recognises the file;
+/// otherwise fails with `ResourceBusy`. While `file` is locked, no other copy that can open the
+/// partial file removes it. Before the lock, another copy may replace the partial file, so the
+/// check comes after the lock.
 pub(super) fn rename(
     folder: &dyn Folder,
     partial: &[u8],

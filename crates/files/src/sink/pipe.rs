@@ -80,8 +80,8 @@ impl PipeFile {
         })
     }
 
-    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is the complete chunk. A
-    /// repeated chunk is ignored, because the digest of the first one counts.
+    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is the complete chunk.
+    /// Ignores a repeated chunk, because the digest covers the chunk as it first arrived.
     ///
     /// # Errors
     /// The chunk is empty, too long, or too far ahead of the received content (`Request`). The
@@ -124,8 +124,9 @@ impl PipeFile {
     /// sync has failed; otherwise returns `false`.
     ///
     /// # Errors
-    /// The system refuses (`File`). If only the last step, the sync of the folder, failed, the file
-    /// has its name. Otherwise an existing file of this name is unchanged.
+    /// The system refuses, or a device, socket or pipe has this name (`File`). If only the last
+    /// step, the sync of the folder, failed, the file has its name. Otherwise an existing file of
+    /// this name is unchanged.
     pub fn finish(&mut self, total: u64, digest: &Digest) -> Result<bool, Error> {
         let chunks = self.root.chunks();
         let is_even = self.short.is_none_or(|short| short + 1 == chunks);

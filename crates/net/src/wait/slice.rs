@@ -5,9 +5,9 @@ use std::mem::MaybeUninit;
 
 use longhaul_proto::time::Span;
 
-/// Asks for slices of `slice`. Since Linux 6.12, a thread with short slices gets its turn sooner;
-/// its share of the processor is the same. Older kernels ignore the length. Under another policy
-/// than the default one, nothing changes.
+/// Asks for time slices of length `slice`. Since Linux 6.12, a thread with short slices gets its
+/// turn sooner; its share of the processor is the same. Older kernels ignore the length. Under
+/// another policy than the default one, nothing changes.
 pub(super) fn shorten(slice: Span) -> io::Result<()> {
     let mut scheduling = own()?;
     if scheduling.sched_policy == libc::SCHED_OTHER as u32 {

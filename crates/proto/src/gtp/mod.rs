@@ -18,7 +18,7 @@
 //!   the smallest increase only if the last change was 0. After a cut the last change is the cut,
 //!   so this rule would double the cut. Here the first change after a cut is the smallest increase.
 //! - A measurement begins a round trip after a new target took effect, because earlier data were
-//!   sent under the old target. Loss is counted only after a grace, so reordered data do not count
+//!   sent under the old target. Loss is counted only after a wait, so reordered data do not count
 //!   as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
 //!   request, back to back; they show how fast the path delivers.

@@ -91,6 +91,7 @@ pub(super) struct Measure {
 
 impl Measure {
     /// The measurement from `from` to `to`; `datagram` is the UDP payload of a full datagram.
+    /// `None` if no time passed or nothing was sent.
     pub(super) fn between(from: Seen, to: Seen, datagram: Bytes) -> Option<Measure> {
         let span = to.at.since(from.at);
         let sent = to.sent.saturating_sub(from.sent);

@@ -73,15 +73,15 @@ impl Resumed {
 
 impl Resumed {
     /// Returns the rate to take after the first train, if the path still seems to be the remembered
-    /// one. A train that arrived too fast to be timed also confirms the remembered rate. A slower
-    /// train, or much loss, contradicts this rate.
+    /// one. A train that arrived too fast to be timed also confirms the remembered rate. A train
+    /// slower than the share [`CONFIRMS`] of this rate, or much loss, contradicts this rate.
     fn confirmed(&self, first: Receipt) -> Option<Rate> {
         let least = self.path.rate.scale(CONFIRMS);
         let (highest, received) = (first.highest as f64, first.received as f64);
         let is_fast = match first.train {
             // The first train, or a later one of the same flow.
             Some(train) => train.bytes / train.span >= least,
-            // If so many datagrams are missing, they may be those of the first train.
+            // If half a train is missing beyond the remembered loss, the first train may be lost.
             None => highest - received < highest * self.path.loss.get() + TRAIN_LEN as f64 / 2.0,
         };
         let is_clear = received > highest * (1.0 - self.path.loss.get() - MISSING);

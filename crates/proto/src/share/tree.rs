@@ -179,7 +179,7 @@ impl Tree {
     /// Makes an edit; returns `None` if the edit deletes a key that does not exist.
     ///
     /// # Errors
-    /// [`Refusal`] says why the edit was not made.
+    /// [`Refusal::Conflict`], [`Refusal::Long`] or [`Refusal::Full`].
     pub fn apply(&mut self, edit: Edit) -> Result<Option<Change>, Refusal> {
         let Edit { key, value, condition, owner } = edit;
         let old = self.entries.get(&key);

@@ -216,7 +216,7 @@ fn ssh_starts_the_remote_side_and_the_session_is_direct() {
 }
 
 #[test]
-fn a_client_that_connects_before_ssh_delivers_its_id_waits_and_is_admitted() {
+fn if_ssh_delivers_the_clients_id_after_the_client_connects_the_client_waits_and_is_admitted() {
     run(async {
         let late = "[ \"$LATE\" ] || { { sleep 1; exec cat; } | LATE=1 \"$0\" \"$@\"; exit; }";
         let host = Host::new(Some(LOOPBACKS[0]), late);

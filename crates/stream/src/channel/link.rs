@@ -108,7 +108,7 @@ async fn incoming(
     link: u64,
     connect: &impl AsyncFn() -> Result<Session, Error>,
 ) -> Result<(), Error> {
-    // The remote room's run (its random number), and the next message's position.
+    // The run (a random number) of the remote room, and the position of the next message.
     let mut place = (0, 0);
     let mut retries = Retries::new(RETRY);
     loop {

@@ -34,9 +34,9 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// While packets flow, the thread looks for work at this interval: 1/50 of the shortest route's
-/// delay, within these limits. A wake-up per packet would cost more than the packet, and busy
-/// waiting would take a core.
+/// Limits of the interval at which the thread looks for work while packets flow. Within these
+/// limits, the interval is 1/50 of the shortest route's delay. A wake-up per packet would cost more
+/// than the packet, and busy waiting would take a core.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
 /// The thread handles at most this many frames of a host, or runs (segments that travel together)

@@ -25,7 +25,7 @@ use crate::flow::send::{self, Done, SendCommand, SendPass, SenderEvent};
 use crate::write::skip::blocks_within;
 
 /// Returns the blocks that are never sent, because the receiver knows their content: those of
-/// holes.
+/// padding and holes.
 pub(super) fn implied(object: &VirtualObject, layout: &Layout) -> Vec<BlockRange> {
     object.implied().into_iter().flat_map(|bytes| blocks_within(layout, bytes)).collect()
 }

@@ -6,7 +6,7 @@
 //! The server keeps the datagrams, which it cannot read. Once the session is open, and both sides
 //! have authenticated each other, the request tells the server the secret. So only the server that
 //! the client wants can read the flight, the flight has no effect before the client is
-//! authenticated, and a repeated flight is useless: nobody ever tells its secret again.
+//! authenticated, and a replay of the flight is useless: nobody ever tells its secret again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ use crate::write::budget::{EARLY_GRANT, MessageCharge};
 /// The part of the server's memory for early data of one flow (8 MB) that a flight may use. The
 /// rest is for data that leave while the server handles the request.
 const MEMORY: u64 = 7_100_000;
-/// Memory that a datagram takes there, in addition to its UDP payload.
+/// Bytes of this memory that a datagram takes in addition to its UDP payload.
 const BESIDE: u64 = 112;
 
 /// The secret of a first flight.

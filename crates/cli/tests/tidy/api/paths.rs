@@ -76,7 +76,8 @@ impl Module {
         found
     }
 
-    /// The module that `path` names, relative to this module, `crate` or a crate `longhaul_…`.
+    /// The module that `path` names, relative to this module, or after `super`, `crate` or
+    /// `longhaul_…`.
     pub(super) fn find(&self, path: &[String]) -> Option<Module> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {
