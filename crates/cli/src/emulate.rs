@@ -81,8 +81,8 @@ pub(crate) struct EmulateArgs {
     /// Do not start the scenario's flows and commands, only its network
     #[arg(long, requires = "scenario")]
     no_flows: bool,
-    /// Write the result of each flow as JSON to stdout, one object a line; the last one has the
-    /// emulator's counters
+    /// Write the result of each flow as JSON to stdout, one object a line; the last object
+    /// has the emulator's counters
     #[arg(long)]
     json: bool,
     /// Do not print the emulator's counters at the end

@@ -26,8 +26,8 @@ pub(crate) fn time(seconds: i64) -> String {
 
 /// Formats the date `days` after 1 January 1970.
 fn date(days: i64) -> String {
-    // Eras have 400 years. Years begin on 1 March, so a leap day is the last day of its year (H.
-    // Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
+    // Eras have 400 years. Here years begin on 1 March, so a leap day is the last day of its year
+    // (H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -117,7 +117,7 @@ fn the_progress_bar_of_a_comparison_is_removed_after_a_run() {
     let (ended, text) = Terminal::start(command).end();
     assert_eq!(ended, Some(0), "{text}");
     let (_, after) = text.rsplit_once("of 3.00 MB").expect("the bar was drawn");
-    // Erases a line of the terminal.
+    // This escape sequence erases a line of the terminal.
     assert!(after.contains("\x1b[2K"), "{text:?}");
 }
 

@@ -372,11 +372,12 @@ pub(crate) static TABLE1: Experiment = Experiment {
               (\"approximately the same performance as that of FOBS\", \"on the order of 50%\", \
               \"approximately 10%\").",
     learned: "On an empty path TCP with large windows is as good as FOBS except for its slow \
-              start. On the long haul it has {TCP, long haul, with large windows} % ({TCP, long \
-              haul, with large windows | emulated} % with the kernel's TCP); in the paper TCP had \
-              50 % and FOBS 90 %. TCP has {TCP, long haul, with large windows | difference} points \
-              more than in the paper because nothing contends here. The other two values are \
-              within {-[TCP, long haul, without * | difference] | 1} points of the paper's.",
+              start. On the long haul it has {TCP, long haul, with large windows} % of the \
+              capacity ({TCP, long haul, with large windows | emulated} % with the kernel's TCP); \
+              in the paper TCP had 50 % and FOBS 90 %. TCP has {TCP, long haul, with large windows \
+              | difference} points more than in the paper because nothing contends here. The other \
+              two values are within {-[TCP, long haul, without * | difference] | 1} points of the \
+              paper's.",
     set: Set::Quick,
 };
 

@@ -34,7 +34,7 @@ pub fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
 /// if needed.
 ///
 /// # Errors
-/// If a file cannot be read or written.
+/// If the folder cannot be created, or a file cannot be read or written.
 pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
     fs::create_dir_all(folder)?;
     let mut changed = 0;
@@ -47,8 +47,8 @@ pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
     Ok(changed)
 }
 
-/// Returns the index page `page` with a line for each experiment; `None` if it lacks the two
-/// marker lines.
+/// Returns `page` with new text between its two marker lines: a line for each of `experiments`.
+/// Returns `None` if `page` lacks a marker line.
 pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_keeps_the_words_around_its_lines() {
+    fn an_index_keeps_the_text_outside_its_marker_lines() {
         let page = format!("# Results\n\n{BEGIN}\nold\n{END}\n\nMore.\n");
         let text = index(&page, &catalogue::all()[..1]).unwrap();
         assert!(text.starts_with("# Results\n\n<!--") && text.ends_with("-->\n\nMore.\n"));

@@ -359,6 +359,7 @@ mod tests {
         }
     }
 
+    /// Returns the bytes of the search cache after a search in random text.
     fn remembered(regex: &Regex) -> usize {
         let mut seed = 7u32;
         let noise = (0..1 << 17).map(|_| {

@@ -95,7 +95,8 @@ impl Walk {
         }
     }
 
-    /// Adds a folder without its content; returns the folder's number.
+    /// Adds a folder without its content, unless an earlier source added this folder. Returns the
+    /// folder's number.
     pub(crate) fn folder(&mut self, spot: Spot<'_>, attributes: &Attributes) -> u32 {
         let key = self.merged.is_some().then(|| (spot.folder, spot.name().to_vec()));
         let known = self.merged.as_ref().zip(key.as_ref()).and_then(|(all, key)| all.get(key));
@@ -177,7 +178,7 @@ impl Walk {
         self.watch.go_on().map_err(ended)
     }
 
-    /// Checks the limits, and reserves the memory for the entries.
+    /// Checks the number of entries, and reserves memory for the entries, failures and warnings.
     fn bound(&mut self) -> Result<(), Error> {
         check_count(self.listing.len())?;
         self.memory.hold(self.bytes())

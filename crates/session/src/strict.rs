@@ -21,7 +21,7 @@ const ROOT: u32 = 0;
 /// home.
 ///
 /// # Errors
-/// [`Kind::LocalFile`].
+/// [`Kind::LocalFile`] if the file is refused or cannot be checked.
 pub fn check(path: &Path, file: &File) -> Result<(), Error> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     check_up_to(home, path, file)

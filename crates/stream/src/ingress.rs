@@ -70,7 +70,7 @@ pub(crate) struct Ingress {
     again: Option<Time>,
 }
 
-/// Interval of looks for a free buffer.
+/// Interval of checks for a free buffer.
 const LOOK: Span = Span::from_millis(1);
 
 impl Ingress {

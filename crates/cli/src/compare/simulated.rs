@@ -19,9 +19,10 @@ use crate::{scenario_file, sim};
 const RECORD_EVERY: Span = Span::from_millis(50);
 /// Maximum number of points in the plot of a run.
 const POINTS: usize = 150;
+/// Name of the TCP flow that [`beside_tcp`] adds.
 const BESIDE: &str = "beside";
 
-/// A planned run, without the concurrent TCP flow.
+/// A planned run of the copy alone; [`beside_tcp`] makes the scenario of the second run, with TCP.
 struct Case {
     candidate: Candidate,
     turn: u32,

@@ -85,7 +85,7 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Sends at most `most` frames. `stop` ends the sending of any source except a pipe. If the stream
-/// ends early, the call that finishes the stream returns the reason.
+/// ends early, this function returns no error; the call that finishes the stream does.
 pub(super) fn feed(
     mut source: Source,
     frame: Bytes,

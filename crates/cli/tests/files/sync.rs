@@ -25,7 +25,8 @@ fn names(root: &Path) -> Vec<String> {
     content(root).into_keys().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-/// `root/run` has a, d and d/b. `old/run` has d and six names that the source lacks.
+/// Creates the source `root/run` with a, d and d/b, and the destination `old/run` with d and six
+/// names that the source lacks.
 fn trees(root: &Path, old: &Path) {
     write(&root.join("run/a"), &bytes(300_000, 1));
     write(&root.join("run/d/b"), b"b");

@@ -249,7 +249,7 @@ fn a_killed_sender_or_subscriber_costs_the_others_no_message() {
     assert_eq!(texts(&came), ["first", "second", "third"], "{came}");
 }
 
-/// A flow of datagrams that are encrypted as by an honest sender.
+/// A flow of datagrams with valid encryption, whatever their payload is.
 struct Flow {
     socket: UdpSocket,
     sealer: Sealer,

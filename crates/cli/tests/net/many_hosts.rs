@@ -163,7 +163,7 @@ fn kill_and_go_on(each: u64, least: u64) {
     for server in [1, 2] {
         write(&star.roots[server].join("b"), &contents[1]);
     }
-    // Progress comes once a second.
+    // Progress events come once a second.
     let mut copy = star.start(&["--rate=12M"], &[(0, "a"), (1, "b")], ".");
     copy.event(|event| {
         let brought = |server| star.row(event, server)["received_bytes"].as_u64();

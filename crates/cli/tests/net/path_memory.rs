@@ -56,11 +56,11 @@ fn a_copy_starts_from_the_rate_that_an_earlier_copy_over_the_path_remembered() {
 fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 4_000_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
-    // Network, own address, rate in bit/s, round trip in ns, loss, time. The direction follows.
+    // Network, own address, rate in bit/s, round trip in ns, loss, time in s; then the direction.
     let known = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}", now.as_secs());
-    // After the direction (`in` to this host, `out` to the server) there may be the UDP payload in
-    // bytes of the datagrams of a first flight (data before the session is open). Datagrams with
-    // 8,000 bytes do not pass.
+    // The direction is `in` (to this host) or `out` (to the server). A number after it allows a
+    // first flight (data that a push sends before its session is open), and is the UDP payload of
+    // that flight's datagrams in bytes. Datagrams with 8,000 bytes do not pass.
     let cases = [
         (Way::Pull, "in", false),
         (Way::Push, "out", false),
@@ -81,7 +81,7 @@ fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
 fn a_read_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 2_000_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
-    // Network, own address, rate in bit/s, round trip in ns, loss, time, direction.
+    // Network, own address, rate in bit/s, round trip in ns, loss, time in s, direction.
     let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {} in\n", now.as_secs());
     std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
     let server = wan.server.as_ref().expect("it was started");

@@ -59,7 +59,7 @@ fn the_copy_of_a_source_that_vanishes_shrinks_grows_or_changes_gets_no_final_nam
 }
 
 #[test]
-fn content_that_was_sent_as_zeros_is_sent_again_even_if_the_time_is_the_same() {
+fn content_that_was_sent_as_zeros_is_sent_again_even_if_the_modification_time_is_the_same() {
     let ends = ends();
     let from = ends.from.join("b");
     write(&from, &content(LARGE, 1));
@@ -338,6 +338,7 @@ fn more_large_files_can_be_in_progress_than_are_kept_open() {
     assert_eq!(tree(&ends.from), tree(&ends.to));
 }
 
+/// Replaces a file with another one that has the same length and modification time.
 fn swap(path: &Path) {
     let meta = std::fs::metadata(path).unwrap();
     let other = path.with_extension("other");

@@ -263,7 +263,7 @@ fn forged_numbers_do_not_move_the_window() {
 }
 
 #[test]
-fn numbers_end_before_they_repeat() {
+fn packet_numbers_end_before_they_repeat() {
     let mut sealer = sealer_at(Header::NUMBERS - 1);
     let mut out = [0; 100];
     assert!(sealer.seal(Kind::Data, 0, b"last", &mut out).is_ok());

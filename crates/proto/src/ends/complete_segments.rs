@@ -1,4 +1,5 @@
-//! Complete segments, for the protocols that number blocks from the start of the object.
+//! Complete segments (parts of the object), for the protocols that number blocks from the start of
+//! the object.
 
 use core::ops::Range;
 

@@ -52,6 +52,7 @@ impl Controller {
 /// The round-trip time of the path with empty queues: the shortest of two successive windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathRtt {
+    /// The newest round-trip time.
     now: Span,
     /// The shortest round-trip times of the current window and of the window before it.
     shortest: [Span; 2],

@@ -21,8 +21,8 @@ impl Obedience {
         Obedience { left: bits, burst: 0.0, at: now }
     }
 
-    /// Credits the time since the last call at `rate`, in bits a second. The sender may send at
-    /// most `burst` bits at once.
+    /// Credits the time since the last call at `rate`, in bits a second, until the allowance is
+    /// `burst` bits. An allowance that is already larger stays.
     pub(super) fn allow(&mut self, now: Time, rate: f64, burst: f64) {
         let most = self.left.max(burst);
         // If `burst` exceeds all earlier values, the difference may arrive as one burst.

@@ -13,15 +13,15 @@
 //!   reliable stream and need no timer. The RFC's GO is per buffer; here it is the total number of
 //!   buffers allowed, so a repetition changes nothing.
 //! - The RFC marks a buffer's last packet. Here the receiver knows which block is the last of a
-//!   buffer or of its list. An overtaken packet is not lost: RESEND waits for a grace of max(RTT/4,
-//!   1 ms).
+//!   buffer or of a RESEND's list. An overtaken packet is not lost: RESEND waits for a grace of
+//!   max(RTT/4, 1 ms).
 //! - The RFC opens a connection to agree on sizes; here sender and receiver get them at the start.
 //!   The sender reports its rate with the first packet of a buffer, and the receiver sets the data
 //!   timer from this rate. The timer does not expire while data arrive.
 //! - A sender that is slow, or may not send more bytes, would get requests for blocks that are
 //!   unsent or in flight. RESEND therefore carries the highest packet number that had arrived. The
 //!   sender resends only listed blocks that it sent before that number, or more than a timeout ago.
-//! - Buffers never straddle our segments.
+//! - A buffer lies within one segment (a part of the object, 16 MiB by default).
 //!
 //! Source files: `buffers` divides the object. `sender` sends all buffers; `sending` has the state
 //! of one buffer. `receiver` allows buffers (GO) and answers with OK or RESEND. `incoming` has the

@@ -127,6 +127,7 @@ impl Model {
         Some(self.read)
     }
 
+    /// When the receiving host's current pause ends; now, if the host does not pause.
     fn awake(&self) -> Time {
         let within = self.now.as_nanos() % STALL_EVERY.as_nanos();
         let left = self.path.stall.as_nanos().saturating_sub(within);

@@ -3,8 +3,8 @@
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Lower limit of the window's maximum, unless the application sets the maximum or the window
-/// follows the arrival rate. A window of one block would wait for each acknowledgement.
+/// Lower limit of the window's maximum in blocks, unless the application sets the maximum or the
+/// window follows the arrival rate. A window of one block would wait for each acknowledgement.
 const LEAST: u64 = 2;
 
 /// Blocks added to a window that follows the arrival rate, as in UDT. Without these blocks the

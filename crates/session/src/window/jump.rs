@@ -49,6 +49,7 @@ pub(super) struct Flight {
     pub(super) lost: u64,
     /// Whether any packet of the flight was acknowledged.
     pub(super) validating: bool,
+    /// Whether too many bytes of the flight were lost.
     pub(super) retreats: bool,
 }
 

@@ -25,8 +25,8 @@ const EPOCH: u64 = 1;
 const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
-/// The message interval that the loss meter assumes. After a pause of more than four intervals and
-/// 0.25 s, the meter assumes an outage and counts no losses.
+/// The message interval that the loss meter assumes. After a pause of more than 4.25 s (four
+/// intervals plus 0.25 s), the meter assumes an outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
 /// Interval of [`Joiner::expire`]. A call drops the incomplete messages that got no datagram since
 /// the previous call. So such a message is dropped at most two intervals after its last datagram.
@@ -177,7 +177,7 @@ impl Inbound {
                     decode(blob).map(|message| Message { born, ..message })
                 }
             };
-            // A correct sender sends no such message.
+            // Only a faulty sender sends a message that cannot be decoded.
             let Some(message) = message else { continue };
             let cost = message.cost() as u64;
             let queued = self.counts.queued.fetch_add(cost, Ordering::Relaxed) + cost;

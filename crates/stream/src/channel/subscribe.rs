@@ -178,7 +178,8 @@ impl Control {
     /// After the connection is lost, calls `connect` for up to `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the subscriber, or does not return in time.
+    /// The server refuses the subscriber, sends an invalid message, or does not return in time; or
+    /// this host's port for data cannot be used.
     pub async fn run(
         mut self,
         first: Link,

@@ -196,7 +196,7 @@ impl Link {
         }
     }
 
-    /// The current configuration, with the schedule so far.
+    /// The configuration, with the schedule's changes up to the last offered packet.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec
     }

@@ -199,7 +199,7 @@ impl World<'_> {
         }
     }
 
-    /// Updates flow and run, if the agent is finished.
+    /// Marks the agent as finished if `done` is true, and updates its flow and the run.
     pub(super) fn settle(&mut self, agent: u32, done: bool) {
         if !done || self.done[agent as usize] {
             return;

@@ -51,6 +51,7 @@ struct Epoch {
     origin: u32,
     /// Seconds from `began` to the plateau.
     k: f64,
+    /// The estimate of Reno's window.
     reno: u32,
 }
 

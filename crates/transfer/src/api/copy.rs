@@ -107,7 +107,8 @@ impl CopyRequest {
         self.with(|options| options.replicas = on)
     }
 
-    /// Selects files of a tree; the first filter that matches decides.
+    /// Selects files of a tree: the first glob that matches a path decides. Size limits and listed
+    /// paths ([`Filter::Only`]) restrict the selection further.
     pub fn filters(self, filters: Vec<Filter>) -> CopyRequest {
         self.with(|options| options.filters = filters)
     }

@@ -50,7 +50,7 @@ impl Digests {
     /// Returns the chunks, each with its digest.
     ///
     /// # Errors
-    /// The numbers of chunks and digests differ.
+    /// The list does not have 32 bytes of digest for each chunk.
     pub fn pairs(&self) -> Result<impl Iterator<Item = (u64, Digest)>, Error> {
         pairs(&self.chunks, &self.values)
             .ok_or_else(|| refuse("the other side's list of digests is malformed".into()))
@@ -61,7 +61,8 @@ impl Compare {
     /// Returns the entry, and chunks of its file, each with its digest at the destination.
     ///
     /// # Errors
-    /// The entry cannot exist in a manifest, or the numbers of chunks and digests differ.
+    /// The entry cannot exist in a manifest, or the message does not have 32 bytes of digest for
+    /// each chunk.
     pub fn question(&self) -> Result<(u32, Vec<(u64, Digest)>), Error> {
         let entry = u32::try_from(self.entry).ok();
         entry.zip(pairs(&self.chunks, &self.values).map(Iterator::collect)).ok_or_else(|| {

@@ -32,11 +32,11 @@ impl Ranges {
         Ranges { steps }
     }
 
-    /// Returns the ranges, all of them within `0..limit`.
+    /// Returns the ranges, all of them within `0..limit`. Never allocates more memory than `steps`
+    /// takes.
     ///
     /// # Errors
-    /// [`RangesError`] if the message is invalid. The function never allocates more memory than
-    /// `steps` takes.
+    /// [`RangesError`] if the message is invalid.
     pub fn decode(&self, limit: u64) -> Result<Vec<std::ops::Range<u64>>, RangesError> {
         let (pairs, rest) = self.steps.as_chunks::<2>();
         if !rest.is_empty() {

@@ -108,7 +108,7 @@ pub(crate) struct SendPass {
     /// The counters of earlier passes of the transfer.
     pub(crate) earlier: Counters,
     pub(crate) events: UnboundedSender<SenderEvent>,
-    /// The questions how much has arrived, if the pass begins before the session is open.
+    /// Asks the receiver how much has arrived, if the pass begins before the session is open.
     pub(crate) receipts: Option<Receipts>,
 }
 
@@ -334,7 +334,8 @@ impl Sending {
         }
         if self.hole.begin(now) {
             match self.questions {
-                // The flow may still be recalled.
+                // Until the session takes over the flow, the flow may be recalled: its data are
+                // sent again in another pass. Its datagrams are then not the start of the data.
                 Some(_) => self.begun = Some(now),
                 None => self.board.note_first_datagram(now.as_nanos()),
             }

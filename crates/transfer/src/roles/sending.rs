@@ -81,7 +81,8 @@ enum Carried {
         flow: FlowId,
         commands: Sender<SendCommand>,
         done: Done,
-        /// Passes the messages of a first flight on to the session.
+        /// Passes the messages of a first flight (a pass that began before the session) on to the
+        /// session.
         forwarding: Option<JoinHandle<()>>,
     },
     Stream(stream::Outgoing),
@@ -438,7 +439,8 @@ impl Running<'_, '_> {
                     outbox: end.wire.outbox().clone(),
                     inlet: end.wire.inlet(),
                     board: end.board.clone(),
-                    // A recalled first flight has counted its datagrams too.
+                    // A first flight that was recalled (because it did not fit the session) has
+                    // counted its datagrams too.
                     earlier: end.board.mine(),
                     events: self.events_end.clone(),
                     receipts: None,

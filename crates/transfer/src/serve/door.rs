@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_twice_is_refused_and_the_old_list_stays() {
+    fn a_list_with_an_id_twice_is_refused_and_the_old_list_stays() {
         let root = tempfile::tempdir().unwrap();
         let peer = crate::session::Identity::generate().id();
         let entry = |rights: &str| allow::parse(&format!("{peer}{rights}")).unwrap();

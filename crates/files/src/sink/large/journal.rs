@@ -118,7 +118,7 @@ pub(super) fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenF
     }
 }
 
-/// Reads the journal of a partial file of at most `size` bytes.
+/// Reads the journal of a partial file of at most `size` bytes; `None` if there is no valid one.
 pub(super) fn read_journal(
     ground: &mut Ground,
     number: u32,
