@@ -41,8 +41,8 @@ Copy the same object with each protocol, and compare the results
 With --scenario the runs are simulated: each protocol carries the scenario's first flow, the other \
 flows do not change, and each seed is run once more with a concurrent CUBIC flow. With HOST the \
 runs are real copies of random bytes; HOST discards them unless --write is given. With \
---beside-tcp, each run is followed by another run at the same time as a TCP copy; HOST discards \
-the TCP copy. The protocols take turns, so that a change of the path affects all of them.";
+--beside-tcp, each run is followed by a second copy that shares the path with a TCP copy; HOST \
+discards both. The protocols take turns, so that a change of the path affects all of them.";
 
 /// Copy the same object with each protocol, and compare the results
 #[derive(clap::Args)]
@@ -79,7 +79,7 @@ pub(crate) struct CompareArgs {
     /// the last object stays
     #[arg(long, conflicts_with = "scenario")]
     write: bool,
-    /// After each run, copy again at the same time as a TCP copy to HOST, and print how the two
+    /// After each run, copy again while a TCP copy to HOST runs, and print how the two copies
     /// shared the path
     #[arg(long, conflicts_with = "scenario")]
     beside_tcp: bool,
@@ -174,7 +174,7 @@ fn candidates(args: &CompareArgs) -> Result<Vec<Candidate>, Error> {
     match twice {
         Some((_, one)) => {
             let what = format!("--protocols names {one} twice");
-            Err(usage(what, "name it once; --repeat runs each several times"))
+            Err(usage(what, "name it once; --repeat runs each protocol several times"))
         }
         None => Ok(args.protocols.clone()),
     }

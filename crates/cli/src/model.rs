@@ -57,7 +57,7 @@ struct RbudpArgs {
 /// Predict a stream of frames with a maximum delay: equations 8 to 11
 #[derive(clap::Args)]
 struct StreamArgs {
-    /// Size of a frame: WIDTHxHEIGHTxBYTES, or a size
+    /// Size of a frame: WIDTHxHEIGHTxBYTES with the bytes of one pixel, or a size
     #[arg(long, value_name = "WxHxBYTES|SIZE", value_parser = parse_frame)]
     frame: Bytes,
     /// Frames a second

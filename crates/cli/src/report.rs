@@ -330,7 +330,7 @@ fn resends(summary: &Summary) -> String {
         symbols => format!(" ({symbols} coded, which replaced {})", summary.receiver.recovered),
     };
     format!(
-        "  resent   {}{coded} in {}, {} by longhaul{in_vain}, waste {:.2} %",
+        "  resent   {}{coded} in {}, {} received{in_vain}, waste {:.2} %",
         count(summary.sender.retransmitted, "block"),
         count(u64::from(summary.sender.rounds), "round"),
         count(summary.receiver.duplicates, "duplicate"),
@@ -445,7 +445,7 @@ pub(crate) mod tests {
                  RTT 100.0 ms, 1440 B in a datagram, first data after 101.0 ms",
                 "  lost     on the path 1.00 % (2100), in the receiver's socket buffer \
                  0.02 % (50), of 210500 datagrams",
-                "  resent   2166 blocks in 3 rounds, 16 duplicates by longhaul, waste 1.04 %",
+                "  resent   2166 blocks in 3 rounds, 16 duplicates received, waste 1.04 %",
                 "  bound    by --rate or --bwlimit: raise it if the path has room",
             ]
         );
@@ -572,7 +572,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_copy_by_streams_reports_its_rate() {
+    fn a_copy_by_streams_reports_its_goodput() {
         let streams = but!(example(), protocol: "tcp".into(),
             cipher: "tls".into(),
             blocks: 0,
@@ -670,7 +670,7 @@ pub(crate) mod tests {
     #[test]
     fn blocks_sent_although_the_receiver_had_them_are_reported_as_not_needed() {
         let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
-        let expected = "16 duplicates by longhaul, 334 blocks not needed, waste";
+        let expected = "16 duplicates received, 334 blocks not needed, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
     }
 

@@ -150,8 +150,8 @@ pub(crate) static FIG5: Experiment = Experiment {
     },
     differs: "The paper's text gives two of the figure's values, the ends of its curves; the other \
               rows are compared with equation 4. The receiving program is a queue with a fixed \
-              service rate; the paper's was a Pentium III that did other work too. The rate of \
-              naive RBUDP is derived from the paper's 10 %. So the last table shows how a \
+              service rate; the paper's program ran on a Pentium III that did other work too. The \
+              rate of naive RBUDP is derived from the paper's 10 %. So the last table shows how a \
               difference of 10 % affects the protocol, not how large the difference is. After a \
               loss, scatter/gather predicts the places of some payloads in memory wrongly. Moving \
               such payloads costs no extra time here.\n\n\
@@ -337,9 +337,10 @@ pub(crate) static FIG7: Experiment = Experiment {
               part of the time.",
     learned: "Round trips limit the throughput of small payloads; the sending rate limits that of \
               large ones. 12 % loss costs the repeated data (12/88 = 13.6 % of the payload) and \
-              some round trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of \
-              682, and 2 MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 \
-              Mbit/s, loss 0 %} without loss. In the simulation, longhaul is at most {-least [* | \
+              some round trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a sending \
+              rate of 682 Mbit/s, and 2 MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 \
+              MB at 611 Mbit/s, loss 0 %} Mbit/s at 611 Mbit/s without loss. In the simulation, \
+              longhaul is at most {-least [* | \
               goodput | difference]} % below the model, and up to {most [* | goodput | \
               difference]} % above the model where longhaul needs one or two rounds fewer. By \
               default longhaul adds coded symbols to the last rounds (`tail-copies` 2, \

@@ -14,7 +14,8 @@ use super::store::{self, Folder, OpenFile, SharedFolder, unless_refused};
 /// Returns the attributes of `place`; follows links as far as the place allows.
 ///
 /// # Errors
-/// `NotFound`, or the system's error.
+/// `NotFound`; `NotADirectory` if the path has the form of a folder (such as `a/`) but no folder is
+/// there; or the system's error.
 pub fn look(place: &Place) -> io::Result<Named> {
     let name = || place.name().unwrap_or_default();
     match place.find_at_end()? {

@@ -1,4 +1,5 @@
-//! Paths that a user of this host gives, and paths below a served root that a peer gives.
+//! Paths that a user of this host gives, paths below a served root that a peer gives, and paths in
+//! a store that is not a file system of this host.
 
 use std::ffi::OsStr;
 use std::io;
@@ -368,7 +369,7 @@ mod tests {
         assert!(ambient(at("loop")).may_be_replaced().is_err());
         assert!(ambient(at("open")).is_of_the_system());
         assert!(ambient("/proc/self/fd/1").is_of_the_system());
-        // Only on some systems is `/dev/stdout` a link.
+        // `/dev/stdout` is a link only on some systems.
         let is_link = fs::read_link("/dev/stdout").is_ok();
         assert_eq!(ambient("/dev/stdout").is_of_the_system(), is_link);
     }

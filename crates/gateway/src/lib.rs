@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order:
 //! - [`Gateway`] starts and stops the service; `tokens` has the rights, `shared` the state that all
-//!   requests share, with the limits.
+//!   requests share, `disk` and `caller` the permits for disk accesses.
 //! - `listening` runs the thread on which `accept` accepts connections; `patient` ends connections
 //!   whose client does not read; `traffic` counts requests and bytes; `answer` dispatches a request
 //!   by its method.

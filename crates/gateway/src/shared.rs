@@ -15,7 +15,8 @@ use crate::traffic::Traffic;
 /// Number of locks of names (see [`Shared::naming`]). Several names share one lock. While a disk
 /// hangs, a request keeps its lock; with more locks, fewer other names wait for this lock.
 const NAMING: usize = 64;
-/// Maximum number of refusals, and of disconnected clients, that are reported in a minute.
+/// Maximum number of refusals that are reported in a minute; also the maximum number of
+/// disconnected clients.
 const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -66,7 +67,8 @@ pub(crate) struct Shared {
     tokens: RwLock<Tokens>,
     public: bool,
     read_only: bool,
-    /// Whether only this host, and proxies on it, can reach the gateway without TLS.
+    /// Whether the gateway has no TLS. It then listens on a loopback address, so that only
+    /// programs of this host, such as a proxy, can reach it.
     pub(crate) is_loopback_only: bool,
     /// Locks of names: each name has one of them.
     naming: Vec<Arc<Mutex<()>>>,

@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_lost_bytes_met_a_queue_or_was_not_full_confirms_no_path() {
+    fn a_round_with_a_loss_or_a_queue_or_that_was_not_full_confirms_no_path() {
         let allowed = || {
             let window = Window { shortest: Some(RTT), ..Window::new() };
             window.resume(FLIGHT, Instant::now());

@@ -87,8 +87,8 @@ impl Frame {
 
 pub(crate) enum Gathered {
     Whole(Frame),
-    /// Frames that the reader does not get: the first, the last, and how many of them arrived but
-    /// were dropped because the reader was too slow.
+    /// Frames that the reader (the program that takes the restored frames) does not get: the first,
+    /// the last, and how many of them arrived but were dropped because the reader was too slow.
     Gap(u32, u32, u32),
     Begun(Terms),
     Ended,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// If this many frames and reports are queued for the thread, the reader is too slow and loses
-/// further frames.
+/// If this many frames and reports are queued for the thread, the reader (the program that takes
+/// the frames from the thread) is too slow and loses further frames.
 const WAITING: usize = 4;
 
 /// The sender of the thread's queue.

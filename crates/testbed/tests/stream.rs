@@ -133,7 +133,7 @@ fn after_an_outage_of_the_link_only_new_frames_arrive_and_none_is_late() {
 }
 
 #[test]
-fn a_code_for_bursts_restores_every_frame_where_one_for_independent_losses_does_not() {
+fn a_code_for_bursts_restores_every_frame_but_a_code_for_independent_losses_does_not() {
     let burst = GilbertElliott::bursts(ratio(0.01), 5.0).expect("a chain");
     let mut stream = griz(0.01, 500);
     stream.link.loss = Loss::GilbertElliott(burst);

@@ -9,7 +9,8 @@ use crate::rig::{
     Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, side_by_side, skip, write,
 };
 
-/// Runs a program in its own mount namespace, where a folder is read-only or a tiny file system.
+/// Runs a program in its own mount namespace with extra mounts, such as a read-only folder or a
+/// tiny file system.
 pub(crate) struct Apart {
     words: Vec<String>,
 }
@@ -175,7 +176,7 @@ fn small_files(root: &Path) {
 }
 
 #[test]
-fn a_copy_that_a_full_server_disk_stopped_completes_when_run_again_with_free_space() {
+fn after_a_full_server_disk_the_same_copy_completes_as_soon_as_space_is_free() {
     let pair = Pair::new();
     small_files(&pair.here);
     let apart = need!(Apart::tiny(&pair.there, 40 << 20));
@@ -191,7 +192,7 @@ fn a_copy_that_a_full_server_disk_stopped_completes_when_run_again_with_free_spa
 }
 
 #[test]
-fn a_copy_that_a_full_client_disk_stopped_completes_when_run_again_with_free_space() {
+fn after_a_full_client_disk_the_same_copy_completes_as_soon_as_space_is_free() {
     let pair = Pair::new();
     small_files(&pair.there);
     let small = pair.scratch.path().join("small");
@@ -214,7 +215,7 @@ fn a_copy_that_a_full_client_disk_stopped_completes_when_run_again_with_free_spa
 #[test]
 fn the_second_of_two_copies_into_one_file_is_refused() {
     let pair = Pair::new();
-    // The file is so large that the second copy ends long before the first.
+    // The file is so large that the first copy is still running when the second one starts.
     const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
@@ -246,7 +247,7 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
     side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
         let from_there = pair.at(from);
-        // The rate is so low that the second copy ends long before the first.
+        // The rate is so low that the first copy is still running when the second one starts.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
         let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
         push.progressed(1);

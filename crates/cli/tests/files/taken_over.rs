@@ -34,13 +34,13 @@ fn lost_early(summary: &Value) -> u64 {
     count("early_lost") * count("payload_bytes")
 }
 
-/// Bytes of one second at the rate [`FAST`]. A copy that sends while it waits loses more.
+/// Bytes of one second at the rate [`FAST`]. A copy that sends while it waits loses more than that.
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
 
 #[test]
-fn a_copy_that_waits_to_take_over_another_stops_sending() {
+fn a_copy_stops_sending_while_it_waits_to_take_over_another_copy() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LARGE, 1));
     let copy = |rate| pair.start(&[&rate, &"--retry-for=0s", &"file", &pair.at("to")]);
@@ -55,7 +55,7 @@ fn a_copy_that_waits_to_take_over_another_stops_sending() {
 }
 
 #[test]
-fn a_copy_that_waits_for_memory_stops_sending() {
+fn a_copy_stops_sending_while_it_waits_for_memory() {
     // The server has memory for one copy.
     let pair = Pair::with(&["--memory=32Mi"]);
     write(&pair.here.join("first"), &bytes(LEN, 1));

@@ -184,7 +184,7 @@ fn a_copy_completes_despite_silent_and_foreign_connections() {
 }
 
 #[test]
-fn a_copy_to_a_missing_server_exits_with_3_and_a_local_copy_with_a_server_flag_with_2() {
+fn the_exit_status_is_3_for_a_missing_server_and_2_for_a_server_flag_of_a_local_copy() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -222,7 +222,7 @@ fn a_folder_is_mounted_over_ssh_and_a_file_or_a_wrong_mount_point_is_refused() {
     refused("", &pair.there, 4, "not empty");
 }
 
-/// Distributions package h5py for this interpreter.
+/// The interpreter for which Linux distributions offer the package h5py.
 const PYTHON: &str = "/usr/bin/python3";
 
 #[test]

@@ -25,7 +25,7 @@ fn the_error_of_a_mistake_names_file_line_and_the_nearest_key() {
 }
 
 #[test]
-fn the_example_of_the_page_is_a_valid_file() {
+fn the_example_in_running_md_is_a_valid_file() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/running.md");
     let page = fs::read_to_string(page).expect("the page is there");
     let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());

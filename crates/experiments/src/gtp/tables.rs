@@ -313,9 +313,9 @@ pub(super) static TABLE5: Experiment = Experiment {
               paper's GTP and, for both hosts, the sending rate of the paper's first RBUDP flow. \
               This page assumes that a router that forwards at \
               ticks of its clock loses several packets in a row, 20 on average. Even so RBUDP's \
-              goodput in the second table is {RBUDP, clumps | difference} % above the paper's: the \
-              paper's router delivered less when it got more (834 of 879 Mbit/s at half rates, 701 \
-              of 1028 at whole rates).\n\n\
+              aggregate goodput in the second table is {RBUDP, clumps | difference} % above the \
+              paper's: the paper's router delivered less when it got more (834 of 879 Mbit/s at \
+              half rates, 701 of 1028 at whole rates).\n\n\
               The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \
               SABUL's own paper says.\n\n\
               Over real sockets SABUL's two flows share differently than in the simulator, \

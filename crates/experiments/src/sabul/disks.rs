@@ -78,9 +78,9 @@ pub(super) static TABLE2: Experiment = Experiment {
     learned: "Where the disk writes 500 or 550 Mbit/s, longhaul's goodput is {[SARA to StarLight] \
               / 5} to {[StarLight to StarLight] / 5 | 1} % of that rate, {SARA to StarLight | \
               difference} to {Canarie to StarLight | difference} % more than the paper, whose \
-              flows waited for the disk. Where the disk writes 800, SABUL over 110 ms is the limit \
-              ({StarLight to SARA} Mbit/s, {StarLight to SARA | difference} % more than in the \
-              paper). Within a site the disk is the limit ({SARA to SARA} of 800 Mbit/s, {SARA to \
+              flows waited for the disk. Where the disk writes 800 Mbit/s, SABUL is the limit over \
+              110 ms ({StarLight to SARA} Mbit/s, {StarLight to SARA | difference} % more than in \
+              the paper), and the disk is the limit within a site ({SARA to SARA} Mbit/s, {SARA to \
               SARA | difference} % more).",
     set: Set::Full,
 };

@@ -69,7 +69,8 @@ pub use self::pipe::PipeFile;
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
     /// Keep permissions, and times of folders and links. Without this option, new files and folders
-    /// get the source's mode minus the umask. Files keep their times, unless `modified` is set.
+    /// get the source's mode minus the umask. In both cases files keep their times, unless
+    /// `modified` is set.
     pub preserve: bool,
     /// With `preserve`, also keep set-uid, set-gid and sticky bits.
     pub set_id: bool,

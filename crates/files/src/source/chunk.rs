@@ -70,9 +70,9 @@ impl Source {
         Ok(PartialChunk { chunk, len: self.object.chunk_content(chunk), read: 0, hasher })
     }
 
-    /// Reads the next bytes of the chunk, up to byte `end` or, if it comes first, the end of the
-    /// content. `buf` is as long as a chunk, and each byte gets the same place in `buf` as in the
-    /// chunk. Returns the chunk's value once all of the content was read. Treats a file that
+    /// Reads the next bytes of the chunk, up to byte `end` or to the end of the content, whichever
+    /// comes first. `buf` is as long as a chunk, and each byte gets the same place in `buf` as in
+    /// the chunk. Returns the chunk's value once all of the content was read. Treats a file that
     /// vanished or changed as [`Source::read_chunk`] does.
     ///
     /// # Errors
@@ -127,6 +127,6 @@ impl Source {
 }
 
 fn outside(chunk: u64) -> Error {
-    let what = format!("chunk {chunk} is not in the object or longer than its buffer");
+    let what = format!("chunk {chunk} is not in the object, or is longer than its buffer");
     Error::new(FileErrorKind::Request, what)
 }

@@ -122,7 +122,7 @@ impl Socket {
     /// [`Socket::receive_buffer`] returns the granted size.
     ///
     /// # Errors
-    /// The kernel's error, unless only an optional setting was refused.
+    /// The kernel's error. A refused optional setting is not an error.
     pub fn new(io: UdpSocket, receive_buffer: usize) -> io::Result<Socket> {
         let state = UdpSocketState::new((&io).into())?;
         let receive_buffer = request_receive_buffer(&io, receive_buffer)?;

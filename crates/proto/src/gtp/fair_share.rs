@@ -31,7 +31,8 @@ pub(super) struct FairShare {
 
 impl FairShare {
     /// Returns C_r for the next period. `seen` is the rate of other traffic, in about `flows`
-    /// flows, over a link of capacity `link`; `estimates` are our flows' estimates and weights.
+    /// flows, over a link of capacity `link`; `estimates` has the estimated rate and the weight of
+    /// each of our flows.
     pub(super) fn capacity(
         &mut self,
         tuning: &Tuning,

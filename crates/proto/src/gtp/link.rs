@@ -91,7 +91,7 @@ impl Link {
     }
 
     /// The totals from which C_r is adjusted. `receive-share` leaves a part of the link free. If
-    /// other traffic has a larger part than that, the difference counts as arrived.
+    /// the part of other traffic is larger than this free part, the difference counts as arrived.
     pub(super) fn totals(&self, capacity: &Capacity, totals: Totals) -> Totals {
         let Some(others) = self.others else { return totals };
         let (found, share) = capacity.found();
@@ -117,8 +117,8 @@ impl Link {
         even * capacity.tuning().even_least
     }
 
-    /// Ends a control interval. Our flows received `current`; `estimates` are their estimates and
-    /// weights.
+    /// Ends a control interval. Our flows received `current` bits a second; `estimates` has the
+    /// estimated rate and the weight of each of our flows.
     pub(super) fn on_interval(
         &mut self,
         tuning: &Tuning,

@@ -105,7 +105,7 @@ fn the_next_segment_follows_immediately_but_repairs_go_first() {
 }
 
 #[test]
-fn a_sender_without_grant_sends_a_partial_done() {
+fn a_sender_that_has_used_up_its_grant_sends_a_done_for_the_blocks_so_far() {
     let mut out = Out::new(&Setup { grant: Bytes::new(4_500), ..setup(10, 0) });
     assert_eq!(out.run(), [0, 1, 2, 3]);
     assert!(out.sender.is_blocked_by_grant());

@@ -6,7 +6,7 @@ use std::io;
 use longhaul_proto::units::Rate;
 use rustix::net::{AddressFamily, SocketType};
 
-/// `struct nlmsghdr`.
+/// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
 
 /// A request: its header, its fixed part, and attributes.

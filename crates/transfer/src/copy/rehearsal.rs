@@ -35,8 +35,8 @@ const DISCARD: u16 = 9;
 /// server then hangs up or, with `stays`, stays silent until the copy ends.
 ///
 /// # Errors
-/// As [`copy`](super::copy()), with [`ErrorKind::Unfinished`] if the session was lost or datagrams
-/// do not pass.
+/// As [`copy`](super::copy()), with [`ErrorKind::Unfinished`] if the session was lost, the server
+/// is busy, or datagrams do not pass.
 #[doc(hidden)]
 pub fn rehearse(
     options: &CopyOptions,

@@ -67,7 +67,8 @@ pub(crate) struct Agreed {
 #[derive(Clone)]
 pub(crate) struct ReplicaLink {
     pub(crate) jobs: Jobs,
-    /// BLAKE3 of the manifest that the source sent before the copy, in its survey.
+    /// BLAKE3 of the manifest that the source sent before the copy, in the survey (the comparison
+    /// of the sources).
     pub(crate) manifest: Digest,
 }
 

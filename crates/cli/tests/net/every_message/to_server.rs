@@ -10,7 +10,8 @@ use super::{LEN, Lie, NAME, all_lies, content, manifest, pass};
 use crate::net::liar::{self, block_on, meet, offer};
 use crate::rig::{Pair, write};
 
-/// The moment of a lie (a wrong message). An offer is the sender's list of files.
+/// The moment of a lie (a wrong message). An offer is the sender's list of files. A pass is a run
+/// over the missing chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// As the first message of the session.
@@ -60,8 +61,8 @@ impl Moment {
 }
 
 /// Sends lies until the server ends the session; at the moments `First` and `Probed`, only one lie.
-/// Returns the last lie and the server's reason, or `None` if the server has not ended the
-/// session.
+/// Returns the last lie and the server's reason, if the server gave one; or `None` if the server
+/// has not ended the session.
 async fn tell(
     mut session: Session,
     moment: Moment,

@@ -268,8 +268,8 @@ fn the_error_of_trains_is_a_tenth_of_a_millisecond_divided_by_the_root_of_their_
 
 #[test]
 fn a_queue_that_a_mistimed_train_may_explain_is_not_attributed_to_others() {
-    // A train that showed 1,000 Mbit/s may have met a path of 762. There, sending 850 for 0.1 s
-    // makes 11.5 ms of queue. The other 3.5 ms are below the threshold of 6.25 ms.
+    // A train that showed 1,000 Mbit/s may have met a path of 762 Mbit/s. There, sending at 850
+    // Mbit/s for 0.1 s makes 11.5 ms of queue. The other 3.5 ms are below the threshold of 6.25 ms.
     let carries = 1_000.0 * MBPS;
     let mut shadow = shadow();
     let load = |load: f64, queue| Shown { left: load * carries, ..round(load, queue) };

@@ -1,5 +1,5 @@
-//! Tests of the keys, senders ([`Voice`]) and receivers ([`Ears`]) of a multicast group. The same
-//! keys are valid for an epoch.
+//! Tests of the keys, senders ([`Voice`]) and receivers ([`Ears`]) of a multicast group. An epoch
+//! is a period with the same keys.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;

@@ -34,7 +34,8 @@ struct Known {
     due: Time,
     /// The report in flight, and when it arrives.
     report: Option<(Time, Path)>,
-    /// Datagrams without repairs that the sender had sent when the last report arrived.
+    /// Number of datagrams, not counting repairs, that the sender had sent when the last report
+    /// arrived.
     count: u64,
 }
 

@@ -90,7 +90,7 @@ impl Observer for Warnings {
 }
 
 #[test]
-fn a_memory_limit_too_small_for_all_sources_gives_a_warning_or_an_error_if_shared() {
+fn a_memory_limit_too_small_for_all_sources_gives_a_warning_and_a_shared_limit_gives_an_error() {
     let there = |host: &str| Location::Daemon { host: host.into(), port: 9, path: "x".into() };
     let warnings = |shared_memory: Option<SharedMemory>| {
         let is_shared = shared_memory.is_some();
