@@ -161,7 +161,8 @@ pub(crate) static MANY: Experiment = Experiment {
               these protocols take {RBUDP, told its share, to 16 | 2} to {NETBLT, told its share, \
               to 16 | 2} s. Of these protocols only FOBS wastes anything: one round trip of data \
               for each receiver. With each of these protocols all receivers have the object at \
-              nearly the same time. Tsunami is about a second later because it starts slowly. If \
+              nearly the same time. Tsunami takes about a second longer than these protocols, \
+              because it starts slowly. If \
               each of four copies of RBUDP sends at the whole link's rate, they gain {[RBUDP, told \
               its share, to 4] - [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the \
               link, to 4 | waste} % of the object needlessly.\n\n\

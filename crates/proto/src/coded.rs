@@ -29,7 +29,7 @@ pub const FIRST_SYMBOL: u64 = 1 << 47;
 /// Maximum number of chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
 /// Accepted probabilities that a round needs another round; [`amounts`] uses the lowest one whose
-/// symbols fit into its `budget`.
+/// symbols fit into its `budget`, the maximum number of symbols.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
 /// If a first round needs another round with a higher probability than this, even with `budget`
 /// symbols, [`amounts`] keeps symbols for that other round.
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_has_numbers_for_symbols_of_2_to_the_47_blocks_in_2_to_the_40_chunks() {
+    fn an_object_of_at_most_2_to_the_47_blocks_has_symbols_for_its_first_2_to_the_40_chunks() {
         let layout = |blocks: u64| {
             let size = |blocks: u64| Bytes::new(blocks * 2);
             Layout::new(size(blocks), size(1 << 17), size(2), 2).unwrap()

@@ -102,7 +102,7 @@ struct Watching {
     run: u64,
     tell: mpsc::Sender<Result<Unread, Error>>,
     limit: Limit,
-    /// The reservation for the incomplete snapshot.
+    /// The memory that is reserved for the incomplete snapshot.
     held: Held,
 }
 

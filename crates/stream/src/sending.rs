@@ -57,6 +57,7 @@ pub(crate) struct Counts {
     pub(crate) frames: u64,
     /// Frames not sent completely: they came too fast, time ran out, or there was no connection.
     pub(crate) skipped: u64,
+    /// Frames that came while the stream had no receiver.
     pub(crate) unwatched: u64,
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,

@@ -1,5 +1,5 @@
-//! Text for errors: a system error without its number, a word quoted for a shell, the options of a
-//! call.
+//! Text for errors: a system error without its number, words and commands quoted for a shell, the
+//! options of a call, a clipped text of a peer.
 
 mod call_option;
 

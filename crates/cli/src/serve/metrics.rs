@@ -113,7 +113,7 @@ fn totals(text: &mut Text, status: &ServerStatus) {
 fn now(text: &mut Text, status: &ServerStatus) {
     let transfers = &status.transfers;
     let sum = |receives: bool, of: fn(&TransferStatus) -> f64| {
-        // `sum` of no floats is -0.
+        // `Iterator::sum` of no floats would be -0.
         let these = transfers.iter().filter(|transfer| transfer.receives == receives);
         these.map(of).fold(0.0, |sum, one| sum + one)
     };

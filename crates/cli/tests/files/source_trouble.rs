@@ -96,14 +96,14 @@ fn a_vanished_file_of_a_tree_is_the_only_failure() {
 }
 
 #[test]
-fn a_file_of_a_local_tree_that_changes_arrives_in_its_new_version() {
+fn a_file_that_changes_while_its_local_tree_is_copied_arrives_in_its_new_version() {
     let pair = Pair::new();
     let start = |name: &str| pair.start(&[&"-r", &RATE, &name, &pair.at("")]);
     trees_survive(&pair, &pair.here, &pair.there, start);
 }
 
 #[test]
-fn a_file_of_a_remote_tree_that_changes_arrives_in_its_new_version() {
+fn a_file_that_changes_while_its_remote_tree_is_copied_arrives_in_its_new_version() {
     let pair = Pair::new();
     let start = |name: &str| pair.start(&[&"-r", &RATE, &pair.at(name), &"."]);
     trees_survive(&pair, &pair.there, &pair.here, start);

@@ -154,7 +154,7 @@ fn the_last_line_of_progress_agrees_with_the_summary() {
 }
 
 #[test]
-fn the_quiet_flag_prints_only_errors_whatever_the_other_flags() {
+fn with_the_quiet_flag_only_errors_are_printed_whatever_the_other_flags_are() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for (number, flags) in ["-qP", "-qn", "-vq", "-qrp"].into_iter().enumerate() {

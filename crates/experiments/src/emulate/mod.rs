@@ -103,9 +103,9 @@ impl Emulator {
         spans.fold((0, Span::ZERO), |(count, sum), span| (count + 1, sum + span))
     }
 
-    /// Runs the cases that can be emulated, one after the other, and reports each to `report`;
-    /// failed cases have no outcome. The durations in `simulated` determine the time limits; a case
-    /// that was not simulated counts as [`LONGEST`].
+    /// Runs the cases that can be emulated, one after the other, and reports each to `report`.
+    /// Failed and skipped cases have no outcome. The durations in `simulated` determine the time
+    /// limits; a case that was not simulated counts as [`LONGEST`].
     pub fn run(
         &mut self,
         cases: &[Case],

@@ -1,5 +1,5 @@
-//! The end of a copy: files without content, links, permissions and times of folders, and the
-//! outcome.
+//! The end of a copy: files without content, links, the removal of names, permissions and times of
+//! folders, and the outcome.
 
 use std::io;
 
@@ -48,9 +48,9 @@ pub struct SinkOutcome {
 }
 
 impl Sink {
-    /// Ends the copy. Syncs everything. If no chunk is missing, creates empty files and links,
-    /// removes names that the source lacks (if requested), and gives folders their permissions and
-    /// times.
+    /// Ends the copy. Syncs everything. If no chunk is missing, creates links and files without
+    /// content (empty files, and files that are one hole), removes names that the source lacks (if
+    /// requested), and gives folders their permissions and times.
     ///
     /// If chunks are missing, keeps the data for a later run and reports the number of unfinished
     /// files.
@@ -63,8 +63,9 @@ impl Sink {
         Ok(outcome)
     }
 
-    /// Ends a copy for a remote client. Remove the returned mark when the client has received the
-    /// outcome; before that, the client may repeat its request for the same destination.
+    /// Ends a copy for a remote client. While the returned mark exists, a repeated copy writes into
+    /// the same folder. Remove the mark when the client has received the outcome; before that, the
+    /// client may repeat its request for the same destination.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).

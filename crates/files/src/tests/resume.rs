@@ -351,7 +351,7 @@ fn missing_with(ends: &Ends, from: &Path, options: &SinkOptions) -> Vec<u64> {
 }
 
 #[test]
-fn distrust_asks_the_source_about_journalled_chunks() {
+fn with_the_option_distrust_journalled_chunks_are_compared_with_the_source() {
     let ends = ends();
     let from = half(&ends, true);
     let then = std::fs::metadata(&from).unwrap().modified().unwrap();

@@ -1,8 +1,9 @@
 //! How payloads move from a received batch to a chunk's buffer: *naive* or *fake*.
 //!
 //! *Naive* reads each header and then decrypts the payload into its place; the decryption is the
-//! only copy. *Fake* decrypts the payload into a scratch buffer, counts it, and keeps nothing.
-//! (*Scatter* has its own receive call: [`scatter`](crate::port::scatter).)
+//! only copy. *Fake* decrypts the payload into a scratch buffer, counts it, and keeps nothing. A
+//! third way, *scatter*, receives payloads straight into their predicted places; it has its own
+//! receive call ([`scatter`](crate::port::scatter)).
 //!
 //! To open a datagram is to decrypt and verify it. A datagram that fails to open is dropped. A
 //! datagram whose payload gets no place is opened into the scratch buffer, so that a replay of the

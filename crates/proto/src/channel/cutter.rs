@@ -132,8 +132,8 @@ impl Cutter {
     /// A cutter for datagrams with at most `payload` bytes. A group that is still incomplete after
     /// `wait` gets its repairs then.
     pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
-        // The symbol of a repair is as long as the longest original of its group plus that
-        // original's length field, rounded up to an even number of bytes.
+        // The symbol of a repair (its bytes of the erasure code) is as long as the longest original
+        // of its group plus that original's length field, rounded up to an even number of bytes.
         let overhead = HEAD + REPAIR_HEAD + LENGTH + 1;
         Cutter {
             code,

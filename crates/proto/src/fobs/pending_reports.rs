@@ -80,7 +80,7 @@ impl PendingReports {
 
     /// Begins an acknowledgement. With `again`, it also reports the cell whose turn it is, changed
     /// or not. If no block of this cell or of a later cell has arrived, the turn passes to the next
-    /// segment, without a cell.
+    /// segment, and this acknowledgement reports only changed cells.
     pub(super) fn begin(&mut self, again: bool) {
         self.continues_at = Some((0, 0));
         let from = self.turn.0;

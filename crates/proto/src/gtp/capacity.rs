@@ -6,7 +6,7 @@
 //! have taken one step longer than it seems. A train of many steps is exact enough to show a
 //! ceiling (see below). Without a train C_r doubles in each interval while flows use all of it
 //! without loss. After the first value, C_r rises while the flows use all of it, and falls to a
-//! ceiling. Its steps double while C_r is below nine tenths of the train's rate. Above that, the
+//! ceiling. The steps up double while C_r is below nine tenths of the train's rate. Above that, the
 //! steps are small, because a rate that is too high first fills a queue, and the queue is noticed
 //! late.
 //!
@@ -19,8 +19,9 @@
 //! less than requested. This loss counts only if the next interval has loss too.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
-//! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
-//! steps to just below the sum of the trains' rates, or to a ceiling that all flows show.
+//! over several paths, a measurement of a single path does not limit C_r. C_r rises to just below
+//! the sum of the trains' rates, or to a ceiling that all flows show. The steps are small near the
+//! rate of the fastest train (most likely the rate of a shared link), and double elsewhere.
 //!
 //! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
 //! link's loss is therefore the loss of the median flow, weighted by rate.
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn c_r_rises_to_the_sum_of_several_paths() {
+    fn c_r_rises_to_the_sum_of_the_rates_of_several_paths() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         assert!(capacity.on_train(250e6, 31));

@@ -22,7 +22,8 @@
 //!   sent or the flow window is full, the sender resends the last block after a timeout. This block
 //!   shows the gap.
 //! - After at least a second of silence with blocks in flight, all of them go on the loss list, as
-//!   in the release. Each repetition waits longer, up to four times as long.
+//!   in the release. While the silence lasts, this is repeated. Unlike in the release, each wait is
+//!   twice as long as the last, up to four times the first wait.
 //! - A loss report about a block that was resent less than a round trip ago is ignored: the
 //!   receiver made the report before the block could arrive.
 //! - At most 32 loss reports are sent in a SYN interval; other reports wait for the next.

@@ -11,8 +11,9 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
 
-/// Maximum number of loss reports in one interval: in the paper the synchronization interval, in
-/// Oak Ridge's release the interval of collective reports (`Again::Collective`).
+/// Maximum number of loss reports in one interval (our addition). The interval is the paper's
+/// synchronization interval or, by the rules of Oak Ridge's release, the interval of collective
+/// reports (`Again::Collective`).
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
 /// A loss to be reported again: the time, k (see [`Again::AfterTrips`]), the first block, and the

@@ -3,10 +3,10 @@
 //!
 //! If an answer was lost with a connection, the client sends the edit again with its old number. A
 //! server that has already applied the edit only returns the outcome (`super::writers`). If the
-//! edit never reached the server and has no [`Wish::version`], it conflicts with a value of another
-//! writer that the client did not know when the program requested the edit. The client asks for its
-//! presence again on each new connection, and reports a presence as lost if the server does not
-//! restore it.
+//! edit never reached the server and has no [`Wish::version`], the server answers with a conflict
+//! if another writer has put a value that the client did not know when the program requested the
+//! edit. The client asks for its presence again on each new connection, and reports a presence as
+//! lost if the server does not restore it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

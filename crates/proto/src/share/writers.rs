@@ -2,8 +2,8 @@
 //! client gets the first outcome, or learns that the outcome is unknown.
 //!
 //! A writer is a client's program, identified by the client's key and a random number that the
-//! program chose. A writer numbers its edits. Each new stream of a writer replaces the stream
-//! before. From then on the server refuses edits of the old stream. The server remembers which of
+//! program chose. A writer numbers its edits. Each new stream of a writer replaces the writer's old
+//! stream. From then on the server refuses edits of the old stream. The server remembers which of
 //! the last [`WINDOW`] edits were made, and stores this on disk together with the values. Edits of
 //! presence (values that vanish with the writer) are remembered only in memory, until the presence
 //! vanishes; if such an edit is sent again after that, it is applied again.

@@ -67,7 +67,7 @@ pub struct Stalls {
 }
 
 impl Host {
-    /// The default, as on a host tuned for long fat networks.
+    /// The default receive buffer, as on a host tuned for long fat networks.
     pub(crate) const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
 
     /// The default send buffer: Linux's `net.core.wmem_default`.

@@ -1,4 +1,4 @@
-//! Other traffic on a receiving host's access link, as its card would count it, for cores
+//! Other traffic on a receiving host's access link, as the host's card would count it, for cores
 //! (protocols' state machines) that divide the link among flows.
 
 use longhaul_proto::endpoint::Others;

@@ -102,7 +102,7 @@ fn layout(copy: &Transfer, object: Bytes, block: u32, limited: bool) -> Result<L
     })
 }
 
-/// An object that takes longer than `span` at a route's highest rate.
+/// The size of an object that takes longer than `span` at a route's highest rate, `rate`.
 pub(super) fn more_than(span: Span, rate: Option<Rate>) -> Result<Bytes, SimError> {
     let rate = rate.ok_or_else(|| {
         let why = "a copy with a time limit needs a rate: its own, or that of a link on its route";

@@ -70,7 +70,7 @@ impl Attempt<'_> {
     }
 
     /// Returns the terms of a first flight to the data port at `to`. Returns `None` if no earlier
-    /// copy has found the path to this host, or this copy cannot use what was found.
+    /// copy has measured the path to that server, or if this copy cannot use the measurement.
     fn flight_terms(&self, transport: Transport<'_>, to: SocketAddr) -> Option<Terms> {
         let options = self.options;
         let Transport::Datagrams(name) = transport else { return None };

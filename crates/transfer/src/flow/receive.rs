@@ -103,7 +103,8 @@ pub(crate) struct Receiving {
     port: PortHandle,
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
-    /// The size of a grant in a measurement, which drops the files' data and needs no memory.
+    /// The size of a grant (permission to send) in a measurement, which drops the files' data and
+    /// needs no memory.
     free_room: Option<Bytes>,
     memory: Arc<MemoryPart>,
     granted: Bytes,
@@ -270,7 +271,8 @@ impl Receiving {
         }
     }
 
-    /// After input: passes on complete chunks, raises the grant, and sends the core's messages.
+    /// After input: passes on complete chunks, raises the grant (the bytes that the sender may send
+    /// in all), and sends the core's messages.
     fn settle(&mut self, now: Time) {
         // Publish the counters first, because the transfer may end as soon as the writer gets the
         // last chunk.

@@ -213,7 +213,7 @@ impl Probing<'_> {
                 let what = format!("datagrams of {} bytes are too large", self.datagram);
                 let error = Error::new(ErrorKind::Unreachable, what);
                 return Err(
-                    error.advise(format!("give a smaller {}, or none", CallOption::Datagram))
+                    error.advise(format!("give a smaller {}, or omit it", CallOption::Datagram))
                 );
             }
             let measured = self.measured(way, &run, &count);

@@ -31,8 +31,8 @@ use crate::session::{self, Identity, Session, Settings};
 
 /// The largest UDP payload of the search: the payload of a jumbo frame over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
-/// How long a search may continue after the handshake; [`SEARCH_ROUNDS`] are added for a
-/// [`SizeSearch::Whole`].
+/// How long a search may continue after the handshake. [`SizeSearch::Whole`] adds [`SEARCH_ROUNDS`]
+/// round trips.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
 /// Round trips that a whole search may take: one until the first answer, the others for probes of
 /// larger sizes.

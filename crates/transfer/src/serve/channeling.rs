@@ -50,7 +50,7 @@ impl Below for Rc<Channels> {
         }
         .unzip();
         // A link (a connection to a room of another server) needs the right to channels and the
-        // right to links. It ends when it loses either right.
+        // right to links. The link ends when its client loses either right.
         let stopped = async {
             let Some(linking) = &linking else { return running.ending().await };
             tokio::select! {

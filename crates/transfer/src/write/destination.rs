@@ -73,6 +73,7 @@ impl<O: Open> Destination for O {
     }
 }
 
+/// The state of a pass (one transmission of the missing chunks).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassState {
     pub(super) number: u32,

@@ -1,5 +1,5 @@
 //! The load of `share_load` with Redis, unencrypted. A writer sends each change with `SET` and
-//! `PUBLISH`: Redis's own notifications of changed keys have no values.
+//! `PUBLISH`, because Redis's own notifications of changed keys have no values.
 
 use std::rc::Rc;
 use std::time::Instant;
