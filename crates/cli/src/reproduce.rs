@@ -15,7 +15,7 @@ use longhaul_experiments::{catalogue, results, simulate};
 
 use crate::{console, exit, utc};
 
-/// A page or a figure differs from the committed one.
+/// Exit status if a page or a figure differs from the committed one.
 const EXIT_DIFFERS: u8 = 1;
 
 /// Reproduce the papers' tables and figures

@@ -447,12 +447,12 @@ pub(crate) static TABLE2: Experiment = Experiment {
     learned: "FOBS takes capacity from the UDP flow, at the price of waste: {FOBS | waste | 1} % \
               of the object in the simulator. Parallel connections back off one by one, so up to \
               16 connections the share grows with their number; 32 connections compete with each \
-              other and have {PSockets, 32 connections} %. FOBS has {FOBS} % in the simulator and \
-              {FOBS | emulated} % over real sockets; the paper's 76 % is between the two. The \
-              paper's best PSockets has 56 %; the best here has {PSockets, the best of them | \
-              difference} points more in the simulator and {[PSockets, the best of them | \
-              emulated] - 56} points more over real sockets. The best number of connections must \
-              be found by trial: one connection gets {PSockets, 1 connections} %, sixteen get \
-              {PSockets, 16 connections} %.",
+              other and have {PSockets, 32 connections} % in the simulator. FOBS has {FOBS} % in \
+              the simulator and {FOBS | emulated} % over real sockets; the paper's 76 % is between \
+              the two. The paper's best PSockets has 56 %; the best here has {PSockets, the best \
+              of them | difference} points more in the simulator and {[PSockets, the best of them \
+              | emulated] - 56} points more over real sockets. The best number of connections must \
+              be found by trial: in the simulator one connection gets {PSockets, 1 connections} %, \
+              and sixteen get {PSockets, 16 connections} %.",
     set: Set::Quick,
 };

@@ -206,24 +206,24 @@ pub(crate) static FEC: Experiment = Experiment {
     figures: |_, _| FIGURES.get_or_init(figures).clone(),
     differs: "The paper gives no numbers for its codes. It sends the repairs as a separate flow; \
               here the repairs follow the updates in the same flow.",
-    learned: "At 100 updates a second over 100 ms with 3 % of independent loss, TCP delivers \
-              {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, and plain UDP \
-              delivers {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %. XOR of 3 \
-              delivers {100/s, 100 ms, loss 3 %, XOR 3 | in time | simulated | 1} % for {100/s, \
-              100 ms, loss 3 %, XOR 3 | bytes beyond UDP | simulated | 0} % more bytes than \
-              UDP. Reed-Solomon with 2 repairs for 4 updates delivers {100/s, 100 ms, loss 3 %, \
-              Reed-Solomon 4+2 | in time | simulated | 1} %. A lost TCP segment delays all updates \
-              that follow it within a round trip, so TCP has the lowest share here. If packets are \
-              lost three in a row on average, XOR of 3 falls to {100/s, 100 ms, loss 3 %, 3 in a \
-              row, XOR 3 | in time | simulated | 1} % and Reed-Solomon to {100/s, 100 ms, loss 3 \
-              %, 3 in a row, Reed-Solomon 4+2 | in time | simulated | 1} %: a group is restored \
-              only if it loses no more datagrams than it has repairs. A code that follows the \
-              losses (the row `deadline`) delivers {100/s, 100 ms, loss 3 %, deadline | in time | \
-              simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
+    learned: "In the simulator, at 100 updates a second over 100 ms with 3 % of independent loss, \
+              TCP delivers {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, and \
+              plain UDP delivers {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %. XOR \
+              of 3 delivers {100/s, 100 ms, loss 3 %, XOR 3 | in time | simulated | 1} % for \
+              {100/s, 100 ms, loss 3 %, XOR 3 | bytes beyond UDP | simulated | 0} % more bytes \
+              than UDP. Reed-Solomon with 2 repairs for 4 updates delivers {100/s, 100 ms, loss 3 \
+              %, Reed-Solomon 4+2 | in time | simulated | 1} %. A lost TCP segment delays all \
+              updates that follow it within a round trip, so TCP has the lowest share here. If \
+              packets are lost three in a row on average, XOR of 3 falls to {100/s, 100 ms, loss 3 \
+              %, 3 in a row, XOR 3 | in time | simulated | 1} % and Reed-Solomon to {100/s, 100 \
+              ms, loss 3 %, 3 in a row, Reed-Solomon 4+2 | in time | simulated | 1} %: a group is \
+              restored only if it loses no more datagrams than it has repairs. A code that follows \
+              the losses (the row `deadline`) delivers {100/s, 100 ms, loss 3 %, deadline | in \
+              time | simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
               simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
               deadline | in time | simulated | 1} % for {100/s, 100 ms, loss 3 %, 3 in a row, \
-              deadline | bytes beyond UDP | simulated | 0} % more. At 10 updates a second, a \
-              group ends (after 20 ms) before the next update is due (after 100 ms). So a group \
-              has one update, and each repair is a copy of that update.",
+              deadline | bytes beyond UDP | simulated | 0} % more. At 10 updates a second, a group \
+              ends (after 20 ms) before the next update is due (after 100 ms). So a group has one \
+              update, and each repair is a copy of that update.",
     set: Set::Full,
 };

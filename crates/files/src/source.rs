@@ -87,8 +87,10 @@ impl Source {
     /// one of the [`failures`](Source::failures); the walk continues.
     ///
     /// # Errors
-    /// No source exists or can be read (`File`); a folder without `recursive`, two sources with the
-    /// same name, an invalid filter, no place, or more than 65,535 places (`Request`).
+    /// No source exists or can be read, or an entry is not valid in a list of files (`File`); a
+    /// folder without `recursive`, two sources with the same name, an invalid filter, no place,
+    /// more than 65,535 places, or more than ten million entries (`Request`); the watch in
+    /// `options` has ended the walk (`Unfinished`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
         Source::open_within(places, options, Box::new(()))
     }
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_outside_of_the_object_a_short_buffer_and_0_or_65536_sources_are_refused() {
+    fn chunks_beyond_the_object_and_short_buffers_and_0_or_65536_sources_are_refused() {
         let top = tempfile::tempdir().unwrap();
         let mut source = source(top.path());
         assert_eq!(source.object().chunks(), 12);

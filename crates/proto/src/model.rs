@@ -86,8 +86,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
     Bytes::new(libm::ceil(bits / 8.0 - 1e-6) as u64)
 }
 
-/// Equation 6: the number of repair rounds until, on average, at most one packet is left, if each
-/// round loses the same share L.
+/// Equation 6: the number of repair rounds until a round sends, on average, at most one packet, if
+/// each round loses the same share L.
 ///
 /// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, or if the payload fits into one
 /// packet; `None` if a larger payload meets a loss of 1.
@@ -349,9 +349,10 @@ mod tests {
         let model = Rbudp::new(size, Rate::from_mbps(1), RTT, Span::ZERO, loss(1.0), 1000);
         assert_eq!((model.achievable, model.total), (Rate::ZERO, Span::MAX));
         assert_eq!(resends(size, 1000, loss(1.0)), None);
-        // One packet may be left, so a payload of one packet needs no repair round.
+        // The first round sends only one packet, so a payload of one packet needs no repair round.
         assert_eq!(resends(Bytes::new(1000), 1000, loss(1.0)), Some(0));
-        // Three rounds that each lose a tenth leave exactly one packet of a thousand.
+        // If each round loses a tenth of its packets, the first round sends 1,000 packets, and the
+        // third repair round sends one.
         assert_eq!(resends(size, 1000, loss(0.1)), Some(3));
         // The quotient of the logarithms is slightly above 3 because of rounding.
         assert_eq!(resends(Bytes::new(125_000), 1000, loss(0.2)), Some(3));
@@ -366,7 +367,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn after_the_rounds_of_equation_6_at_most_a_packet_is_left(
+        fn the_last_round_of_equation_6_sends_at_most_one_packet(
             packets in 1u64..100_000_000, share in 0.0001..0.9,
         ) {
             let rounds = resends(Bytes::new(packets * 1000), 1000, loss(share)).unwrap();

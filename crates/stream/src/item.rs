@@ -31,8 +31,9 @@ pub struct Received {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// Delay from the sender to the reader: half of the round-trip times between sender and server
-    /// and between server and receiver, plus the delay behind the fastest recent datagram.
+    /// Delay from the sender to the reader: half of the sum of two round-trip times (between sender
+    /// and server, and between server and receiver), plus the delay behind the fastest recent
+    /// datagram.
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,

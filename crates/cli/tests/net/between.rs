@@ -90,7 +90,7 @@ fn sync_between_two_hosts_deletes_what_the_source_lacks() {
 }
 
 #[test]
-fn a_copy_between_an_ssh_host_and_a_server_runs_on_the_ssh_host_with_its_id() {
+fn a_copy_between_an_ssh_host_and_a_server_runs_on_the_ssh_host_with_the_ssh_hosts_id() {
     let ssh = need!(hosts());
     let far = Host::new(&ssh.path("far_config"));
     let host = Host::new(&ssh.path("server"));

@@ -120,7 +120,7 @@ fn least_seconds(bytes: usize) -> f64 {
 }
 
 #[test]
-fn rate_and_bwlimit_bound_tcp_and_bwlimit_bounds_it_also_after_a_fallback() {
+fn tcp_obeys_rate_and_bwlimit_and_after_a_fallback_it_still_obeys_bwlimit() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, copy) = rig.way(way);

@@ -22,7 +22,7 @@ fn a_path_that_drops_large_datagrams_gets_smaller_ones() {
 }
 
 #[test]
-fn a_new_size_limit_of_the_path_starts_a_new_search_and_the_copy_continues() {
+fn a_new_datagram_size_limit_starts_a_new_size_search_and_the_copy_continues() {
     for way in WAYS {
         let rig = Relayed::new(30_000_000);
         let (from, to, _) = rig.way(way);

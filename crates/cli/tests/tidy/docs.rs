@@ -10,7 +10,7 @@ use longhaul_proto::registry;
 use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
-/// Flags of other programs that the pages name.
+/// Flags that the pages name and that belong to other programs.
 const OTHERS: [&str; 11] = [
     "--bin",
     "--config",

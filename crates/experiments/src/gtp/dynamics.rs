@@ -237,13 +237,13 @@ pub(super) static FIG9: Experiment = Experiment {
     learned: "If one sender cannot use its share, the other sender gets the rest: max-min fairness \
               does not mean equal shares. If flow 2 reports its card's speed when it joins, flow 1 \
               has all of the rest, {* 200 Mbit/s: flow 1 | 1} or {* 300 Mbit/s: flow 1 | 1} \
-              Mbit/s. If flow 2 reports nothing, the receiver finds the limit, and flow 1 has {* \
-              200 Mbit/s, which it does not report: flow 1 | 1} or {* 300 Mbit/s, which it does \
-              not report: flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow \
-              1] / [* 200 Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not \
-              report: flow 1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, \
-              because the receiver repeatedly requests a little more from flow 2 than flow \
-              2 can send. Over real sockets flow 1 and flow 2 are within {off [* | from \
+              Mbit/s. If flow 2 reports nothing, the receiver finds the limit. By our rules flow 1 \
+              then has {* 200 Mbit/s, which it does not report: flow 1 | 1} or {* 300 Mbit/s, \
+              which it does not report: flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not \
+              report: flow 1] / [* 200 Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which \
+              it does not report: flow 1] / [* 300 Mbit/s: flow 1] | 1} % less than with a \
+              reported limit, because the receiver repeatedly requests a little more from flow 2 \
+              than flow 2 can send. Over real sockets flow 1 and flow 2 are within {off [* | from \
               simulated]} % of the simulated values.",
     set: Set::Full,
 };

@@ -14,7 +14,8 @@ use crate::table::Row;
 struct Day {
     capacity: Rate,
     loss: (u64, u64),
-    /// Derived from RBUDP's published transfer time minus the time of the rounds.
+    /// The sending rate of RBUDP, derived from its published transfer time minus the time of the
+    /// rounds. Also the limit of FOBS and Tsunami.
     rate: Rate,
 }
 
@@ -121,18 +122,19 @@ pub(super) static INTERNET: Experiment = Experiment {
               datagrams (the path's loss), and the goodput of iperf's UDP (the sending host's \
               limit). Tsunami counts datagrams here and blocks of 16 kB in the study.",
     learned: "If three per cent of the packets are lost outside the sender's own queue, a protocol \
-              with a given rate loses these three per cent and the time of some round trips: RBUDP \
-              keeps {100 * [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, \
-              worst case] / 335} %, and Tsunami, which starts slowly, {100 * [Tsunami, worst case] \
-              / 335} %. On the good and the bad day, FOBS is {FOBS, best case | difference} and \
-              {FOBS, worst case | difference} % faster than in the study, which does not say what \
-              limited FOBS. Tsunami is {-[Tsunami, best case | difference]} and {-[Tsunami, worst \
-              case | difference]} % slower. SABUL treats loss as congestion, but reacts to a \
-              moving average of the loss over intervals of 200 ms. SABUL has {SABUL, best case | \
-              difference} and {SABUL, worst case | difference} % more goodput than in the study; \
-              here only loss and the rate of the sending host limit it. TCP treats every loss as \
-              congestion: it has {TCP*, best case} Mbit/s at five lost packets in ten thousand, \
-              and {TCP*, worst case} Mbit/s at three in a hundred. In the study TCP had 280 and \
-              230, so it did not meet this loss.",
+              with a given rate loses these three per cent and the time of some round trips: in \
+              the simulator RBUDP keeps {100 * [RBUDP, worst case] / 335} % of its configured \
+              rate, FOBS {100 * [FOBS, worst case] / 335} %, and Tsunami, which starts slowly, \
+              {100 * [Tsunami, worst case] / 335} %. On the good and the bad day, the simulated \
+              FOBS is {FOBS, best case | difference} and {FOBS, worst case | difference} % faster \
+              than in the study, which does not say what limited FOBS. The simulated Tsunami is \
+              {-[Tsunami, best case | difference]} and {-[Tsunami, worst case | difference]} % \
+              slower. SABUL treats loss as congestion, but reacts to a moving average of the loss \
+              over intervals of 200 ms. The simulated SABUL has {SABUL, best case | difference} \
+              and {SABUL, worst case | difference} % more goodput than in the study; here only \
+              loss and the rate of the sending host limit it. TCP treats every loss as congestion: \
+              it has {TCP*, best case} Mbit/s at five lost packets in ten thousand, and {TCP*, \
+              worst case} Mbit/s at three in a hundred. In the study TCP had 280 and 230, so it \
+              did not meet this loss.",
     set: Set::Quick,
 };

@@ -103,15 +103,15 @@ pub(super) static REORDERING: Experiment = Experiment {
     },
     differs: "The study could not reorder packets; it asked for this experiment.",
     learned: "For SABUL the answer is yes: it reports a gap as soon as it sees one, so it treats \
-              an overtaken packet as lost. If one packet in a thousand is delayed by a \
-              millisecond, the release that the study ran reports {SABUL of the study, 0.1 % by 1 \
-              ms | lost, as reported} of 139,000 packets as lost, and keeps almost all of its \
-              goodput. If one in a hundred is delayed, it reports {SABUL of the study, 1 % by 1 ms \
-              | lost, as reported} and loses two thirds of its goodput. SABUL as its authors \
-              describe it falls from {SABUL, none} to {SABUL, 0.1 % by 1 ms} Mbit/s at one in a \
-              thousand. So reordering can explain reports without drops. It does not explain the \
-              study's tens of thousands of reports at 87 Mbit/s: no simulated run of SABUL has \
-              more than {most [SABUL* | lost, as reported]}.\n\n\
+              an overtaken packet as lost. In the simulator, if one packet in a thousand is \
+              delayed by a millisecond, the release that the study ran reports {SABUL of the \
+              study, 0.1 % by 1 ms | lost, as reported} of 139,000 packets as lost, and keeps \
+              almost all of its goodput. If one in a hundred is delayed, it reports {SABUL of the \
+              study, 1 % by 1 ms | lost, as reported} and loses two thirds of its goodput. SABUL \
+              as its authors describe it falls from {SABUL, none} to {SABUL, 0.1 % by 1 ms} Mbit/s \
+              at one in a thousand. So reordering can explain reports without drops. It does not \
+              explain the study's tens of thousands of reports at 87 Mbit/s: no simulated run of \
+              SABUL has more than {most [SABUL* | lost, as reported]}.\n\n\
               longhaul's Tsunami requests a packet only if it has not arrived within a quarter of \
               a round trip (17.6 ms), longer than any delay here. The original tool has no such \
               wait. Without it, longhaul's Tsunami reports at most {most [Tsunami without \

@@ -67,13 +67,13 @@ pub(super) static FIG3: Experiment = Experiment {
               longhaul's choice.",
     learned: "Flows to one receiver that start at 100, 300 and 500 Mbit/s, with round trips of 10 \
               to 100 ms, converge. SABUL's increase of the rate does not depend on the round-trip \
-              time, and its decrease is a fixed share of the rate. So after 40 s no flow is more \
-              than {three flows | furthest from an equal share | 1} % from an equal share. \
-              Together they have {[10 ms, from \
-              100] + [50 ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s of object data that \
-              the link carries, {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, \
-              from 500]) / 840} % less than three times the paper's 280. Each flow is {-most [* \
-              from * | difference]} to {-least [* from * | difference]} % below the paper's.",
+              time, and its decrease is a fixed share of the rate. So after 40 s no flow in the \
+              simulator is more than {three flows | furthest from an equal share | 1} % from an \
+              equal share. Together the simulated flows have {[10 ms, from 100] + [50 ms, from \
+              300] + [100 ms, from 500]} of the 936 Mbit/s of object data that the link carries, \
+              {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, from 500]) / 840} % \
+              less than three times the paper's 280. Each of them is {-most [* from * | \
+              difference]} to {-least [* from * | difference]} % below the paper's.",
     set: Set::Quick,
 };
 
@@ -150,11 +150,11 @@ pub(super) static FIG4: Experiment = Experiment {
     differs: "The paper describes the figure only in words: \"in low BDP environments, TCP obtains \
               more of the available bandwidth. In high BDP environments … SABUL is able to \
               effectively use\" it.",
-    learned: "TCP has {100 Mbit/s, 1 ms} % of the goodput where the queue is ten packets, {100 \
-              Mbit/s, 10 ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 \
-              ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. With a queue of ten packets \
-              SABUL has almost no goodput: it increases its rate only every 10 ms, ten of TCP's \
-              round trips.",
+    learned: "In the simulator TCP has {100 Mbit/s, 1 ms} % of the goodput where the queue is ten \
+              packets, {100 Mbit/s, 10 ms} % where the bandwidth-delay product is 125 kB, and \
+              {1000 Mbit/s, 10 ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. With a \
+              queue of ten packets SABUL has almost no goodput: it increases its rate only every \
+              10 ms, ten of TCP's round trips.",
     set: Set::Full,
 };
 

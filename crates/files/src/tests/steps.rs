@@ -65,7 +65,7 @@ fn an_equal_empty_file_is_kept_without_a_comparison() {
 }
 
 #[test]
-fn a_large_file_fails_if_a_folder_has_the_name_that_its_partial_file_would_have_if_it_were_small() {
+fn a_large_file_fails_if_a_folder_has_the_name_of_a_small_files_partial_file() {
     let ends = ends();
     write(ends.from.join("file"), &content(LARGE, 1));
     std::fs::create_dir(ends.to.join(bytes_path(&names::small(b"file")))).unwrap();

@@ -369,8 +369,8 @@ impl Shadow {
         let drains = self.has_queue && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();
         // `part` is already corrected for the path's own loss, so the division below counts this
-        // loss twice. If the loss counted once, `auto-grid` would have nine cells, instead of
-        // three, in which a copy alone is more than 2 points below `Trains`.
+        // loss twice. If the loss counted once, the experiment `auto-grid` would have nine cells,
+        // instead of three, in which a copy alone is more than 2 points below `Trains`.
         // While a queue persists, our arrival rate shows how much the path gives us. If the trains
         // prove a higher capacity, the cap follows that capacity instead.
         let cap = |carries: f64| {

@@ -12,8 +12,8 @@ use crate::time::{Span, Time};
 use crate::units::Bytes;
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 
-/// Time without a report after which everything counts as lost, as in the tool that Tsunami's
-/// authors released.
+/// If no report arrives for this time, the error rate counts as 100 %, as in the tool that
+/// Tsunami's authors released.
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Maximum number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
@@ -164,8 +164,8 @@ impl TsunamiSender {
         Some(self.last.next(self.end.rtt.timeout() + answer))
     }
 
-    /// Counts everything as lost if no report arrives for [`HEARTBEAT`], because the receiver may
-    /// be receiving nothing. Pulses are not reports.
+    /// Takes the error rate as 100 % if no report arrives for [`HEARTBEAT`], because the receiver
+    /// may be receiving nothing. Pulses are not reports.
     fn check_heartbeat(&mut self, now: Time) {
         if self.reported.is_some_and(|at| now.since(at) >= HEARTBEAT) {
             self.reported = Some(now);

@@ -77,7 +77,7 @@ pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// The first packet on a link arrives at the link's end.
+    /// The foremost packet on a link arrives at the link's end.
     Wire(u32),
     /// A packet that overtook others arrives at the link's end.
     Loose(u32),

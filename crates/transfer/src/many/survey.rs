@@ -114,7 +114,8 @@ impl Answer {
     /// Adds a piece; returns whether it was the last.
     ///
     /// # Errors
-    /// The piece does not follow the earlier pieces, or exceeds a limit.
+    /// The piece does not follow the earlier pieces or exceeds a limit, or the list of files is
+    /// invalid.
     pub fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
         if !piece.manifest.is_empty() {
             if self.manifest.is_some() {

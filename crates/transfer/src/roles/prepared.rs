@@ -9,7 +9,8 @@ use crate::control::Offer;
 use crate::error::Error;
 use crate::flow::payloads::Payloads;
 
-/// What the receiving end learns before the data, and what the sending end keeps of it.
+/// What the receiving end learns about a source before the data, and what the sending end keeps
+/// about the source.
 pub(crate) struct Description {
     pub(super) offer: Offer,
     /// The manifest (the list of files), if it goes on the control stream behind the offer.
