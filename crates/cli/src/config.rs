@@ -126,7 +126,7 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     base.runtime_dir().filter(|folder| folder.is_dir())
 }
 
-/// The file with the properties of paths that earlier copies have found.
+/// The file in which copies remember the properties of network paths.
 pub(crate) fn path_file() -> Result<PathBuf, Error> {
     let is_named = env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty());
     let state = match is_named {

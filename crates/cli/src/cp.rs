@@ -44,7 +44,8 @@ const ABOUT: &str = "\
 Copy files and folders to or from another host
 
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
-longhaul serve. Sources are all local or all remote. Sources on several hosts are fetched in \
+longhaul serve. A source can also be a file at an https:// or http:// address. Sources are all \
+local or all remote. Sources on several hosts are fetched in \
 parallel; each gets a fair share of this host's capacity. If both ends are on this host, no \
 network is used. If both are on other hosts, one of them runs the copy and the data go directly \
 between them. The location - is standard input, of any length, or standard output; such a copy \

@@ -1,5 +1,5 @@
-//! Names of longhaul's own files next to a user's files: partial files, their journals, new links
-//! before their rename, and marks of unfinished folders.
+//! Names of longhaul's own files next to a user's files: partial files, their journals, small files
+//! and new links before their rename, and marks of unfinished folders.
 //!
 //! These names are reserved: no manifest may contain them, and every walk skips them. So a peer
 //! cannot send a forged journal.
@@ -31,7 +31,8 @@ pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
     probe(name, random())
 }
 
-/// Returns a name that contains `name`, to test how a file system compares names.
+/// Returns a temporary name made from `name` and `random`, to test how a file system compares
+/// names.
 pub(crate) fn probe(name: &[u8], random: u64) -> Vec<u8> {
     hidden_name(name, &format!(".{random:016x}{SMALL}"))
 }

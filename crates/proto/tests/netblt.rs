@@ -1,6 +1,6 @@
-//! A property of NETBLT: several buffers (groups of blocks that the receiver confirms together) in
+//! Throughput of NETBLT. Several buffers (groups of blocks that the receiver confirms together) in
 //! flight keep a path full at a loss of up to 5 %, and the sender resends hardly more than the lost
-//! blocks.
+//! blocks. One buffer at a time does not keep the path full. A slow receiving host is not overrun.
 
 use longhaul_proto::netblt::ROW;
 use longhaul_proto::registry::find;

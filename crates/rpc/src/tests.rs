@@ -121,7 +121,7 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
 }
 
 #[test]
-fn items_of_two_simultaneous_calls_back_travel_with_the_right_call() {
+fn items_of_two_simultaneous_callbacks_travel_with_the_right_call() {
     block_on(async {
         let open = Arc::new(Semaphore::new(0));
         let (mut methods, gate) = (Methods::default(), open.clone());

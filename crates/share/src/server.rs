@@ -33,7 +33,7 @@ pub struct Shared {
     turns: Turns,
 }
 
-/// The writer of a stream. Its presences end with the stream.
+/// The writer of a stream. Its presences (values that vanish with the writer) end with the stream.
 struct Writing<'a> {
     store: &'a Store,
     client: [u8; 32],

@@ -301,8 +301,8 @@ fn the_mean_rate_of_intermittent_udp_is_its_rate_times_the_share_of_sending_time
     }
 }
 
-/// The number of mice that start in each interval of 50 ms. 4,000 mice start, one every 10 ms on
-/// average.
+/// The number of mice (short TCP connections) that start in each interval of 50 ms. 4,000 mice
+/// start, one every 10 ms on average.
 fn mice_by_interval(arrivals: &str) -> Vec<f64> {
     const SIZE: u64 = 1_000;
     let flow =

@@ -52,7 +52,7 @@ pub enum Names {
     None,
     /// Created files, folders and links.
     Done,
-    /// Created and skipped files, folders and links.
+    /// Created files, folders and links, and skipped files and links.
     All,
 }
 

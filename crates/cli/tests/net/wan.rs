@@ -223,8 +223,8 @@ fn packet_sizes_of_576_1280_and_9000_bytes_are_found_and_used() {
     // The largest UDP payload is the MTU minus 28 bytes of IP and UDP headers.
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
-        // The first copy does not know the server's id yet, so it does not probe the packet size of
-        // the path. Later copies do.
+        // A client probes the packet size only if it knows the server's id. The first copy does
+        // not know the id yet, later copies do.
         let ended = wan.start(Way::Push, &["--rate=80M"]).end();
         assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
         wan.assert_copied(Way::Push);
@@ -273,7 +273,7 @@ fn smaller_packets_pass_a_path_that_drops_large_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
         let wan = need!(Wan::new(narrow, 9000, 3_000_000));
-        // The first copy does not know the server's id yet, so it does not probe the path.
+        // The first copy does not know the server's id yet, so it does not probe the packet size.
         for use_of in ["first", "second"] {
             let ended = wan.start(way, &["--rate=80M"]).end();
             let summary = ended.summary();

@@ -89,7 +89,7 @@ impl RangeFile {
     /// Truncates the file to `len` bytes, or extends it with zeros.
     ///
     /// # Errors
-    /// As [`RangeFile::write`].
+    /// As [`RangeFile::write`], but no bytes are read back.
     pub fn set_len(&mut self, len: u64) -> Result<(), Error> {
         self.check_len(len)?;
         self.check()?;

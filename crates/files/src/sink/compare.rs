@@ -12,13 +12,13 @@ use crate::error::{Error, FileErrorKind};
 
 impl Sink {
     /// Processes the sender's answer to one [`Compare`](super::Compare) of the plan. Returns the
-    /// chunks of the virtual object that need not be sent. If such a chunk must be sent after all,
-    /// [`Sink::take_changed`] returns it.
+    /// chunks of the virtual object (all files of the copy, one after the other) that need not be
+    /// sent. If such a chunk must be sent after all, [`Sink::take_changed`] returns it.
     ///
     /// # Errors
-    /// The answer was not requested or has the wrong length (`Request`); else as
-    /// [`write_chunk`](Sink::write_chunk). An answer about an entry that is already done, skipped
-    /// or failed is no error.
+    /// The answer was not requested or has the wrong length (`Request`). The disk is full, or the
+    /// copy has only one file and the file fails (`File`). An answer about an entry that is already
+    /// done, skipped or failed is no error.
     pub fn compare_result(
         &mut self,
         entry: u32,

@@ -333,14 +333,14 @@ impl PortHandle {
     }
 
     /// Expects data from `address`, with which a handshake is in progress or completed: early
-    /// datagrams from `address` are kept until their flow is registered. The port forgets the
-    /// address after ten seconds, so repeat the call as long as the client stays.
+    /// datagrams from `address` are kept for up to two seconds, until their flow is registered. The
+    /// port forgets the address after ten seconds, so repeat the call as long as the client stays.
     pub fn expect(&self, address: IpAddr) {
         self.send_command(PortCommand::Expect(address.to_canonical()));
     }
 
     /// Expects `flow`, which the client at `address` announced over its session: early datagrams of
-    /// `flow` are kept, also if `address` is not expected.
+    /// `flow` from `address` are kept for up to two seconds, also if `address` is not expected.
     pub fn announce(&self, flow: FlowId, address: IpAddr) {
         self.send_command(PortCommand::Announce(flow, address.to_canonical()));
     }

@@ -207,7 +207,8 @@ pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
 /// Needs only a longhaul port at the other end: no session, no keys.
 ///
 /// # Errors
-/// The port has closed, or the system has no random numbers; then `done` is never called.
+/// The port has closed, the random flow id is in use, or the system has no random numbers. After an
+/// error `done` is never called.
 pub fn search(
     port: &PortHandle,
     path: Path,

@@ -70,9 +70,10 @@ fn is_found(setup: &Setup) -> bool {
 
 /// Number of datagrams sent back to back at a flow's start (a train), known to both ends. If the
 /// receiver finds its capacity, the train consists of the early blocks, but has at least
-/// [`TRAIN_LEN`] and at most [`TRAIN_EVERY`] datagrams. The usual train is too short: at 1 Gbit/s a
-/// card delivers its 32 datagrams in 6 or 7 steps (distinct arrival times). Only a train of 16
-/// steps or more is exact enough to show a ceiling (an upper limit) of the capacity.
+/// [`TRAIN_LEN`] and at most [`TRAIN_EVERY`] datagrams. If the user gives the capacity, the train
+/// has [`TRAIN_LEN`] (32) datagrams. Such a train is too short to find the capacity: at 1 Gbit/s a
+/// card delivers it in 6 or 7 steps (distinct arrival times). Only a train of 16 steps or more is
+/// exact enough to show a ceiling (an upper limit) of the capacity.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }

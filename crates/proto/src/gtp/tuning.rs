@@ -63,7 +63,8 @@ tuning! {
     /// the schedule.
     idle_rtts: u64 = 3;
     /// A flow's new target takes effect immediately if it is below this share of the current
-    /// target. Otherwise flows that join would wait for the flow that holds most of the link.
+    /// target. Without this rule, flows that join would wait for the flow that holds most of the
+    /// link.
     crowded: f64 = 0.25;
     /// Minimum time between two decisions on a flow's rate; clocks and threads are no finer.
     shortest_turn: Span = Span::from_millis(10);
@@ -108,7 +109,8 @@ tuning! {
     /// If C_r is above this multiple of the fastest train's rate, the receiver's link did not limit
     /// that train.
     past: f64 = 1.06;
-    /// Number of intervals for which a ceiling holds the first time.
+    /// Number of intervals for which a ceiling holds the first time. A ceiling that a queue showed
+    /// never holds longer.
     belief: u64 = 8;
     /// Maximum number of intervals for which a confirmed ceiling holds.
     longest_belief: u64 = 32;
@@ -154,8 +156,8 @@ tuning! {
     own_margin: f64 = 1.25;
 
     /// When other traffic gets its part of the link, a flow's estimate counts as at least this much
-    /// of an even share. Otherwise a flow whose rate is pushed down would lose more and more of its
-    /// share.
+    /// of an even share. Without this minimum, a flow whose rate is pushed down would lose more and
+    /// more of its share.
     even_least: f64 = 0.5;
     /// Minimum part of other traffic (the rate left to it), as a share of the link. Without it the
     /// demand of other traffic could not show.

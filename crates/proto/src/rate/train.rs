@@ -91,11 +91,12 @@ const GUESSED: f64 = 1.5;
 /// Factor of the first rate if jitter stretched the first train.
 const DOUBLED: f64 = 2.0;
 /// Factor by which a clean epoch raises the rate after a ceiling was refuted, a raised rate was
-/// tried, or trains were timed poorly.
+/// tried, or trains were timed poorly. Also the limit of the current rate in [`Trains::carried`],
+/// as a multiple of the rate that arrived.
 const CAREFUL: f64 = 1.25;
-/// Factor by which a clean epoch raises the rate after a well-timed train; the step then doubles
-/// with each epoch, up to [`GUESSED`]. Also the factor of a clean epoch after a ceiling has
-/// expired.
+/// Factor by which a clean epoch raises the rate after a well-timed train or a remembered rate; the
+/// step then doubles with each epoch, up to [`GUESSED`]. Also the factor of a clean epoch after a
+/// ceiling has expired.
 const NEAR: f64 = 1.04;
 /// Highest factor of a step towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;
@@ -108,8 +109,8 @@ const OUTAGE: Span = Span::from_millis(200);
 const OUTAGE_RTTS: u64 = 4;
 /// A loss may come from a late sender if the sender was late in this epoch or in the one before.
 const LATE_EPOCHS: u32 = 2;
-/// Number of epochs for which a ceiling is believed. Also the number of epochs between checks of
-/// the path's own loss.
+/// Minimum number of epochs for which a ceiling is believed. Also the number of epochs for which a
+/// [`proven`] rate counts, and the number of epochs between checks of the path's own loss.
 const BELIEF: u32 = 16;
 /// A ceiling is believed for about this long at least.
 const BELIEVED: Span = Span::from_secs(1);

@@ -11,14 +11,15 @@
 //! > have been satisfied. (6)
 //!
 //! The receiver decides. It requests missing blocks, reports the error rate, and acknowledges the
-//! whole object at the end. If too much is missing, it requests a *restart*: the sender resends
-//! everything from the first missing block on. The sender sends in order, requested blocks first;
-//! the delay between datagrams begins at three times the delay of the highest rate (the *target*).
+//! blocks before the first missing one. If too much is missing, it requests a *restart*: the sender
+//! resends everything from the first missing block on. The sender sends in order, requested blocks
+//! first; the delay between datagrams begins at three times the delay of the highest rate (the
+//! *target*).
 //!
 //! The study's troubles, their causes, and the solutions here:
 //! - "Many of the requests were repeats": every report repeated the requests for blocks that were
 //!   already in flight. Here a block is requested again only after two round trips (at least 5 ms).
-//!   The sender drops a request for a block that waits to be sent or was sent less than a round
+//!   The sender drops a request for a block that waits to be resent or was resent less than a round
 //!   trip ago. A gap counts as missing only after a grace, a wait for reordered datagrams
 //!   ([`GRACE`]).
 //! - "The last block was observed being transmitted 11,876 times": the tool repeats the last

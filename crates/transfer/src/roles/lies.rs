@@ -271,8 +271,8 @@ impl Writing {
         self.submit(Job::Streamed(Streamed { chunk: 0, content, room: room() }));
     }
 
-    /// Sends chunk 0 without its second block, which a symbol replaces; `wrong` is added to a byte
-    /// of the symbol.
+    /// Sends chunk 0 without its second block, which a symbol of the erasure code replaces; `wrong`
+    /// is added to a byte of the symbol.
     fn send_coded(&mut self, wrong: u8) {
         let (object, chunk) = (Bytes::new(2 * CHUNK + 77), Bytes::new(CHUNK));
         let layout = Layout::new(object, Bytes::ZERO, chunk, 1440).unwrap();

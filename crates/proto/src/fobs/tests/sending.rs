@@ -172,7 +172,7 @@ fn a_sender_without_grant_resends_only_known_losses() {
 }
 
 #[test]
-fn a_batch_has_the_set_size_or_the_number_of_newly_acknowledged_blocks() {
+fn a_batch_has_the_set_size_or_the_number_of_newly_acknowledged_blocks_but_at_least_two() {
     let batch = |out: &mut Out| {
         out.now += Span::from_millis(50);
         let before = out.sent.len();

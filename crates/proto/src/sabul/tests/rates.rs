@@ -1,5 +1,6 @@
 //! The rates that SABUL's two rate controls set: the control of the paper, and the control of the
-//! release that Oak Ridge measured. The release sets the rate by the delay between two datagrams.
+//! release that Oak Ridge measured. The release sets the rate by the delay between two datagrams. A
+//! *freeze* is a round trip in which the sender sends nothing.
 
 use super::*;
 use crate::sabul::rate::{PaperRate, RateControl};
