@@ -110,8 +110,8 @@ struct SendArgs {
     /// Stop after this many frames
     #[arg(long, value_name = "COUNT")]
     frames: Option<u64>,
-    /// UDP payload of a datagram in bytes, if the path to a receiver carries less than Ethernet
-    /// [default: the largest that passes to the server, at most 1452]
+    /// UDP payload of a datagram in bytes; set it if the path to a receiver carries only smaller
+    /// packets than Ethernet [default: the largest that passes to the server, at most 1452]
     #[arg(long, value_name = "BYTES")]
     datagram: Option<u16>,
     #[command(flatten)]

@@ -267,9 +267,9 @@ pub(crate) static FIG7: Experiment = Experiment {
             rounds), without coded symbols (`tail-copies` 1), over 1 Gbit/s and a round trip of \
             100 ms. It sends at 611 Mbit/s of object data without loss. It sends at 682 Mbit/s in \
             the runs in which each packet towards the receiver is lost with a probability of 12 %, \
-            in every round. The model is the paper's equations 1, 2 and 7 with T_ack = 0, and \
-            equation 6 as longhaul reconstructs it. Emulated: the binary's own `serve` and `cp` \
-            with files in memory, up to 450 MB.",
+            in every round. The model is the paper's equations 1, 2 and 7 with T_ack = 0 (no time \
+            to send the list of missing blocks), and equation 6 as longhaul reconstructs it. \
+            Emulated: the binary's own `serve` and `cp` with files in memory, up to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
         cases

@@ -43,7 +43,8 @@ fn failed() -> Reply {
     reply::plain(StatusCode::PRECONDITION_FAILED, text)
 }
 
-/// The file gets its name when the body is complete and the conditions still hold.
+/// Handles a PUT. The file gets its name only if the body is complete and the conditions in the
+/// request's headers (such as `If-Match`) still hold.
 pub(crate) async fn put(
     caller: &Caller,
     place: Place,

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_gives_the_time_since_its_datagram_left_less_the_age_of_the_echo() {
+    fn an_echo_gives_the_time_since_its_datagram_left_minus_the_age_of_the_echo() {
         let mut log = SentLog::default();
         log.record(MS(0), PacketNumber(0), 10, RTT);
         log.record(MS(5), PacketNumber(10), 10, RTT);

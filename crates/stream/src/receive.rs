@@ -25,7 +25,8 @@ use crate::terms::{Phase, keys, micros, phase, written};
 
 /// Interval of reports to the server.
 const REPORT: Duration = Duration::from_secs(1);
-/// Maximum number of requests for lost symbols that are not yet sent to the server.
+/// Maximum number of requests for lost symbols (parts of a frame or repairs, one in each datagram)
+/// that are not yet sent to the server.
 const REQUESTS: usize = 64;
 /// A stream fails if the server has forwarded frames for this long and no datagram has arrived.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);

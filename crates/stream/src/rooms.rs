@@ -35,7 +35,8 @@ const SENDERS_OF_ID: usize = 16;
 
 /// Maximum number of a receiver's requests for one frame.
 const REQUESTS: u8 = 16;
-/// A receiver may request only symbols of this many newest frames.
+/// A receiver may request only symbols (parts of a frame or repairs, one in each datagram) of this
+/// many newest frames.
 const RECENT: u32 = 256;
 
 pub(crate) struct Live {

@@ -11,7 +11,8 @@ use longhaul_session::{Error, Exporter, Kind};
 
 use crate::messages::{Again, Report, State, Way};
 
-/// Maximum bytes of a symbol; its datagram fits into a jumbo frame.
+/// Maximum bytes of a symbol (the piece of a frame in one datagram); its datagram fits into a jumbo
+/// frame.
 const MAX_SYMBOL: u32 = 8_900;
 /// Minimum and maximum of frames a second.
 const RATES: (f64, f64) = (0.001, 10_000.0);

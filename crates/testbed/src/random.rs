@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_has_a_mean_of_one_half_and_below_stays_below_its_limit() {
+    fn unit_has_a_mean_of_one_half_and_below_returns_only_numbers_below_its_limit() {
         let mut random = Random::new(1);
         let n = 100_000;
         let mean = (0..n).map(|_| random.unit()).sum::<f64>() / f64::from(n);

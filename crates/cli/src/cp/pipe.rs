@@ -75,7 +75,7 @@ impl Pipe {
         }
     }
 
-    /// A pipe cannot resume, so the library's advice to run the same call again would be wrong.
+    /// Replaces the library's advice to run the same call again, because a pipe cannot resume.
     pub(super) fn explain(error: Error, cancel: &CancelHandle) -> Error {
         let error = match error.kind {
             // The pipe may report the cancellation before the copy does.

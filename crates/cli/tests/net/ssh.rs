@@ -90,8 +90,9 @@ impl Ssh {
         self.scratch.path().join(name)
     }
 
-    /// Writes the keys and both configurations. The lines `near` tell ssh how to reach the hosts
-    /// `far` and `gate`; the lines `far` tell sshd where to listen.
+    /// Writes the keys and both configurations. The parameter `near` has the lines that tell ssh
+    /// how to reach the hosts `far` and `gate`. The parameter `far` has the lines that tell sshd
+    /// where to listen.
     fn configure(&self, near: &str, far: &str) {
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");

@@ -214,9 +214,9 @@ pub(super) static TABLE4: Experiment = Experiment {
               of the link's 936 Mbit/s unused. GTP's receiver sets the rate of each sender. In the \
               simulator nothing is lost, the shares at 1 and at 58 ms are equal, and the goodput \
               is {100 * [GTP] / 936} % of what the link carries. This is {GTP | difference | 1} % \
-              more than the paper's 865 Mbit/s; the paper's hosts could receive only 900. TCP is \
-              the least fair: with an untuned window the near sender has nearly all of TCP's \
-              goodput.",
+              more than the paper's 865 Mbit/s; the paper's hosts could receive only 900 Mbit/s. \
+              TCP is the least fair: with an untuned window the near sender has nearly all of \
+              TCP's goodput.",
     set: Set::Full,
 };
 

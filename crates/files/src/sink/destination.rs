@@ -71,7 +71,8 @@ impl Ground {
         Ground::open(place, manifest, options.dry_run)
     }
 
-    /// Finds the destination and, unless `dry`, creates its folder if needed.
+    /// Finds the destination. If the destination is missing and `dry` is false, creates the folder
+    /// for the contents of a source folder, or the mark of a folder that the copy creates later.
     pub(super) fn open(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -287,7 +288,8 @@ impl Mark {
 /// Creates the folder `place` and its missing parents.
 ///
 /// # Errors
-/// As [`Sink::open`](super::Sink::open).
+/// A folder cannot be created or synced (`File`). The path is too long, or a missing folder's name
+/// is reserved or too long (`Request`).
 pub fn make_folders(place: &Place) -> Result<(), Error> {
     make_path(place, false).map(drop)
 }

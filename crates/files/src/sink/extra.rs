@@ -73,8 +73,9 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A name of the source that the destination has, but that its folder's listing lacks: the file
-    /// system changes names (case, accents). A name that seems extra may then be a copied file.
+    /// A name of the source that exists at the destination, but not in the listing of its folder
+    /// there: the file system changes names (case, accents). A name that seems extra may then be a
+    /// copied file.
     stored_otherwise: Option<Vec<u8>>,
 }
 
@@ -645,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_is_refused_with_filters_other_than_globs_at_a_link_and_for_a_named_folder() {
+    fn deletion_is_refused_for_a_link_for_a_named_folder_and_with_filters_other_than_globs() {
         let top = tempfile::tempdir().unwrap();
         std::fs::create_dir(top.path().join("d")).unwrap();
         std::os::unix::fs::symlink("d", top.path().join("l")).unwrap();

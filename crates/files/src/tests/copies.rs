@@ -215,6 +215,8 @@ fn with_conceal_a_copy_compares_no_chunk_and_is_complete() {
     let ends = ends();
     write(ends.from.join("file"), &content(2 * LARGE, 1));
     write(ends.to.join(".file.lh-part"), &content(2 * LARGE, 1));
+    // With `conceal` the copy does not ask the source about chunks of a partial file, because the
+    // question would contain their digests.
     for (conceal, asked) in [(false, 1), (true, 0)] {
         let options = SinkOptions { conceal, ..Default::default() };
         let from = source(&[&slash(&ends.from)]);
@@ -367,7 +369,7 @@ fn a_folder_given_without_a_trailing_slash_arrives_under_its_own_name() {
 }
 
 #[test]
-fn preserve_keeps_permissions_and_times_and_set_id_keeps_the_set_id_bits() {
+fn preserve_keeps_permissions_and_times_but_only_set_id_keeps_the_set_id_bits() {
     let ends = ends();
     let mode = |path: PathBuf| std::fs::symlink_metadata(path).unwrap().mode() & 0o7777;
     write(ends.from.join("d/f"), b"f");

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use super::{Shape, SymbolError};
 
-/// Writes the repairs of a block into `repairs`, which is empty at first.
+/// Writes the repairs of a block (the originals that are coded together) into `repairs`, which is
+/// empty at first.
 pub(super) fn encode<'a>(
     shape: Shape,
     originals: impl Iterator<Item = &'a [u8]>,

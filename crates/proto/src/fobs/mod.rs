@@ -155,8 +155,8 @@ pub(crate) const TABLE_ROW: Row = Row {
               network, and a check of the loss after a fixed number of datagrams. If the loss \
               exceeds the tolerated ratio, the rate falls to what the path carries, and only \
               known losses are resent. Then the rate rises state by state, and the sender becomes \
-              greedy again. The highest rate is the slower network card's, if both hosts know \
-              their card's speed.",
+              greedy again. The highest rate is the slower network card's if both hosts know \
+              their card's speed, and otherwise the measured rate.",
     experiments: &["ornl-memory", "ornl-file"],
     frugal: false,
     many: false,

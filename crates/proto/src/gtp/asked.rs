@@ -8,8 +8,8 @@
 //! order. A block that arrives shows that the blocks of all earlier places were sent. The *edge* is
 //! the highest place whose block arrived. A block before the edge may still arrive within a
 //! *grace*, a short wait for reordered datagrams. A block that is still missing after the grace
-//! counts as lost and will be requested again. A sender reports when it has answered all requests.
-//! The blocks that are then missing count as lost one grace after the sender's last datagram
+//! counts as lost and will be requested again. A sender that has answered all requests reports
+//! this. The blocks that are then missing count as lost one grace after the sender's last datagram
 //! arrived, or after two graces without a newer datagram.
 
 use alloc::collections::{BTreeMap, VecDeque};

@@ -8,8 +8,8 @@
 //! loss must be to count as unchanged. A second comparison follows after a further fall of the
 //! rate: the share `own_again` of the first fall. If the loss stayed both times, it is the path's
 //! own loss and is ignored from then on. One comparison is not enough, because the drops of a full
-//! queue vary between flows. A period with less loss lowers the path's own loss to the loss of that
-//! period.
+//! queue vary between flows. If a period (a control interval whose loss was measured) has less
+//! loss, the path's own loss falls to the loss of that period.
 
 use super::options::Rules;
 use super::tuning::Tuning;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn own_again_sets_when_loss_is_compared_again_and_own_stays_what_counts_as_unchanged() {
+    fn own_again_sets_the_second_comparison_and_own_stays_sets_what_counts_as_unchanged() {
         let by = |tuning| OwnLoss::new(&Rules { tuning, ..rules() });
         let begun = |mut own: OwnLoss| {
             excesses(&mut own, 1e9, 0.05, 0..12).iter().position(|excess| *excess == 0.0)

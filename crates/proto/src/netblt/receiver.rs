@@ -1,5 +1,6 @@
-//! The receiving end. It tells the sender how many buffers may be sent (GO), confirms complete
-//! buffers (OK), and requests a buffer's missing blocks when its data timer expires (RESEND).
+//! The receiving end. It tells the sender how many buffers (ranges of blocks that NETBLT
+//! acknowledges as a whole) may be sent (GO), confirms complete buffers (OK), and requests a
+//! buffer's missing blocks when its data timer expires (RESEND).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;

@@ -122,6 +122,7 @@ fn a_client_that_knocks_learns_whether_it_is_admitted() {
             let to = listener.local_addr();
             let near = client.connect(to).await.expect("it listens");
             let _kept = near.connection().expect("it was asked for");
+            // A client knocks if it ends its first stream without a request.
             let far = async {
                 let mut far = listener.accept().await;
                 let came = far.read::<u32>().await;

@@ -92,7 +92,7 @@ pub struct Accounts {
     pub reported_lost: u64,
     /// Packets that links dropped; the simulator counts them.
     pub dropped: u64,
-    /// Of `dropped`, by a full queue or CoDel.
+    /// Dropped by a full queue or by CoDel, a part of `dropped`.
     pub queue_full: u64,
     /// Dropped by the receiving host's socket buffer.
     pub socket_lost: u64,

@@ -87,7 +87,8 @@ pub struct ProbeCount {
     /// Genuine datagrams received.
     #[prost(uint64, tag = "2")]
     pub received: u64,
-    /// Bytes of UDP payload received; for a stream, bytes of content after the first `ChunkPiece`.
+    /// Bytes of UDP payload received; for a stream, bytes of content after the first `ChunkPiece`
+    /// (a message with content).
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     /// Bits a second from the first batch of datagrams (of a stream: the first piece) to the last,

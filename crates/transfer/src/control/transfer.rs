@@ -453,7 +453,9 @@ pub struct Attach {
     pub transfer: u64,
 }
 
-/// A piece of a chunk on a stream; the pieces of a chunk are consecutive.
+/// A piece of a chunk on a stream; the pieces of a chunk are consecutive. Also carries a piece of a
+/// manifest (`streamed_len` in [`Offer`]), or the content of a probe's stream; `chunk` is
+/// then zero and `last` false.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChunkPiece {
     /// The chunk of the virtual object.

@@ -26,7 +26,7 @@ pub(super) struct Epoch {
     /// The first packet number sent at this rate.
     pub(super) from: u64,
     pub(super) start: Option<Snapshot>,
-    /// Round-trip time of the previous pulse.
+    /// Round-trip time at the previous pulse (the receiver's periodic report).
     pub(super) last: Option<Span>,
     /// Whether the flow sent more slowly than at this rate on purpose.
     pub(super) is_capped: bool,
@@ -38,7 +38,7 @@ impl Epoch {
     }
 }
 
-/// State at one pulse (the receiver's periodic report).
+/// State at one pulse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshot {
     pub(super) clock: Span,
@@ -83,8 +83,8 @@ impl Measure {
         self.paced < self.left * STRETCHED
     }
 
-    /// Whether the sender used the rate, the datagrams arrived nearly as fast as they left, and no
-    /// more were lost than the path's own loss ratio `own` explains.
+    /// Whether the sender used the rate, the datagrams arrived nearly as fast as they left, and the
+    /// loss ratio exceeds the path's own loss ratio `own` by less than [`CLEAN_LOSS`].
     pub(super) fn is_clean(&self, own: f64) -> bool {
         self.is_used() && self.paced > self.left * CLEAN && self.loss < own + CLEAN_LOSS
     }

@@ -67,7 +67,7 @@ fn feedback(pulse: &Pulse, min_rtt: Span, sample: Option<Span>) -> Feedback<'_> 
 }
 
 #[test]
-fn the_first_rate_is_a_share_of_the_trains_rate_or_32_datagrams_in_half_a_ms_without_timing() {
+fn the_first_rate_is_a_share_of_a_timed_trains_rate_otherwise_32_datagrams_in_half_a_ms() {
     let pulse = |train, highest| Pulse { train, highest, received: highest, ..Pulse::default() };
     let first = |train, highest| {
         first_rate(DATAGRAM, &pulse(train, highest), 0.9).map(|rate| rate.as_bps())
@@ -158,7 +158,8 @@ fn the_first_report_ends_the_start() {
         assert_eq!((trains.growth, trains.blind), (growth, blind));
         near(trains.rate, mbps * MBPS);
     }
-    // Too fast to be timed: there is no train, and the growth does not change.
+    // The first train was too fast to be timed: the pulse (the receiver's periodic report) has no
+    // train, and the growth does not change.
     let mut trains = Trains { growth: 3.0, ..Trains::new(DATAGRAM, None) };
     let pulse = Pulse { highest: 32, ..Pulse::default() };
     trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), None));
@@ -176,8 +177,8 @@ fn each_new_rate_stays_within_its_bounds_and_begins_an_epoch() {
     }
 }
 
-/// A controller that sends ten datagrams each millisecond. The first pulse (the receiver's periodic
-/// report) of its epoch left when 100 datagrams had arrived, at 50 ms on the receiver's clock.
+/// A controller that sends ten datagrams each millisecond. The first pulse of its epoch left when
+/// 100 datagrams had arrived, at 50 ms on the receiver's clock.
 fn begun(blind: bool, min_rtt: Span) -> Trains {
     let mut trains = Trains { blind, ..up() };
     for millis in 0..100 {
@@ -485,7 +486,7 @@ fn below_a_ceiling_the_rate_grows_in_steps_and_above_it_the_ceiling_is_refuted()
 }
 
 #[test]
-fn a_ceiling_is_believed_for_16_epochs_and_a_second() {
+fn a_ceiling_is_believed_for_at_least_16_epochs_and_at_least_a_second() {
     for (rtt, epochs) in [(1, 50), (30, 33), (100, 16)] {
         let mut trains = Trains { min_rtt: ms(rtt), ..up() };
         trains.set_ceiling(100.0 * MBPS);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_copy_keeps_its_last_report_and_reported_errors_and_tcp_are_errors() {
+    fn an_interrupted_copy_keeps_its_last_report_and_a_reported_error_or_tcp_is_an_error() {
         let (mut events, mut cut) = (CopyEvents::default(), end());
         let report = r#"{"event":"progress","bytes":7,"sent":9,"retransmitted":2,"blocks_lost":3,
             "setup_seconds":0.25}"#;

@@ -192,7 +192,7 @@ impl Fetching<'_> {
                 return Ok(Ended::Changed);
             }
         }
-        // No chunk of an empty file arrives.
+        // No chunk of an empty file arrives, so no pass has checked its digest.
         let is_due = !was_there || self.files.options.checksum;
         if remote.size() == 0 && is_due && !checksum.is_right(&mut sink, 0)? {
             return Err(self.differs(remote, &mut sink));
