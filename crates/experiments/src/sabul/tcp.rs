@@ -53,13 +53,8 @@ pub(super) static TCP: Experiment = Experiment {
             tuned connection the paper's 30 Mbit/s. In another case two flows share one receiving \
             host of 1 Gbit/s through a queue of 512 kB. One sender has a round trip of 0.4 ms, \
             the other one has 110 ms; both have windows of 12 MB. Their packets reach the switch \
-<<<<<<< HEAD
-            up to 24 µs late, in order, as if sent by timers. In the last case the near flow's \
-            packets are up to 0.2 ms late, as from a busy host.",
-=======
             up to 24 µs late, in order, as if sent by timers. In the last case the packets of the \
             near flow are up to 0.2 ms late, as from a busy host.",
->>>>>>> 0d9fd985ed745c8ec6d03c6a00ed15a0b7d93e77
     cases: || {
         let paths = [(CLEAN, 0.0), (LOSSY, TUNED_LOSS)];
         let runs = paths.iter().flat_map(|path| WINDOWS.map(|window| (path, window)));

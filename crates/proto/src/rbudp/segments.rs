@@ -82,6 +82,8 @@ pub(super) struct Segment {
     coded: BTreeMap<u64, u8>,
     /// Datagrams sent so far that were not first sends.
     again: u64,
+    /// The part of these datagrams, and of the queued symbols, that exceeds the expected losses.
+    beyond: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,7 @@ impl Segment {
             repeated: BTreeMap::new(),
             coded: BTreeMap::new(),
             again: 0,
+            beyond: 0,
         }
     }
 
@@ -180,9 +183,10 @@ impl Segment {
 
     /// Queues symbols for the chunks of the round, after all blocks and repairs of the round were
     /// sent. `there` holds the blocks that the receiver has from other sources. The segment's
-    /// repairs and symbols together are limited to its expected losses plus the share `spare` of
-    /// its blocks; beyond this limit, no symbols are added. Does nothing if the round already has
-    /// copies or symbols.
+    /// repairs and symbols together are limited to its expected losses plus `spare` datagrams;
+    /// beyond this limit, no symbols are added. Does nothing if the round already has copies or
+    /// symbols. Returns by how many datagrams the segment now exceeds its expected losses further
+    /// than before.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,
@@ -190,9 +194,9 @@ impl Segment {
         there: &RangeSet,
         loss: LossRatio,
         spare: f64,
-    ) {
+    ) -> u64 {
         if core::mem::replace(&mut self.copied, true) {
-            return;
+            return 0;
         }
         let is_first = self.is_first_round();
         let mut sent = core::mem::take(&mut self.repeated);
@@ -208,10 +212,11 @@ impl Segment {
             index = end;
         }
         let ratio = loss.get();
-        let most = f64::from(self.blocks) * (ratio / (1.0 - ratio) + spare);
-        let budget = (libm::ceil(most) as u64).saturating_sub(self.again);
+        let expected = f64::from(self.blocks) * ratio / (1.0 - ratio);
+        let budget = (libm::ceil(expected + spare) as u64).saturating_sub(self.again);
         let counts: Vec<u32> = sent.values().copied().collect();
         let counts = amounts(&counts, Losses::independent(loss), budget, is_first);
+        let mut queued = 0;
         for (&chunk, count) in sent.keys().zip(counts) {
             let before = self.coded.entry(chunk).or_default();
             let count = count.min(SYMBOLS - *before);
@@ -219,8 +224,13 @@ impl Segment {
             if count > 0 {
                 self.symbols.push_back(first.index..first.index + u32::from(count));
                 *before += count;
+                queued += u64::from(count);
             }
         }
+        let beyond = (self.again + queued).saturating_sub(expected as u64);
+        let more = beyond.saturating_sub(self.beyond);
+        self.beyond += more;
+        more
     }
 
     pub(super) fn on_symbols(&mut self, count: u32, last: PacketNumber) {

@@ -31,7 +31,8 @@ const LEAST_LOSS: f64 = 0.000_5;
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
 /// A measured loss ratio may be too high after few reports, so `SPARE` is smaller than
-/// `SPARE_REMEMBERED`, which applies to a remembered loss ratio.
+/// `SPARE_REMEMBERED`, which applies to a remembered loss ratio. Segments that have no symbols leave
+/// their share to the last ones: see [`spare`].
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;
 /// At this loss ratio and above, no symbols are sent.
@@ -50,6 +51,8 @@ pub struct RbudpSender {
     copies: TailCopies,
     /// Whether last rounds get coded symbols instead of copies.
     codes: bool,
+    /// By how many datagrams segments with symbols exceeded their expected losses.
+    beyond: u64,
     datagram: Bytes,
 }
 
@@ -68,6 +71,7 @@ impl RbudpSender {
                 budget: setup.layout.blocks() / COPY_SHARE,
             },
             codes: false,
+            beyond: 0,
             datagram: setup.datagram(),
         }
     }
@@ -119,9 +123,13 @@ impl RbudpSender {
             if open.is_first_round() { (KNOWN, 0.0) } else { (1, LEAST_LOSS) };
         let known = self.end.loss(least_known).unwrap_or_default();
         let ratio = known.ratio.get().max(least);
-        let spare = if known.is_remembered { SPARE_REMEMBERED } else { SPARE };
+        let share = if known.is_remembered { SPARE_REMEMBERED } else { SPARE };
+        let left = share * self.end.accounting.first as f64 - self.beyond as f64;
+        let is_last = self.end.frontier.peek().is_none();
+        let spare = spare(share * f64::from(open.blocks), left, is_last);
         if let Some(loss) = LossRatio::new(ratio).filter(|_| ratio < MOST_LOSS) {
-            open.code_round(&self.end.layout, segment, self.end.frontier.there(), loss, spare);
+            let there = self.end.frontier.there();
+            self.beyond += open.code_round(&self.end.layout, segment, there, loss, spare);
         }
     }
 
@@ -210,6 +218,13 @@ impl RbudpSender {
             self.follow_rate(now);
         }
     }
+}
+
+/// Returns how many datagrams a segment may send in addition to its expected losses: its own share
+/// `own`, or more if the segments before it have left more. Of these `left` datagrams a segment
+/// takes half, because other segments follow; once all blocks were sent, it takes all.
+fn spare(own: f64, left: f64, is_last: bool) -> f64 {
+    own.max(if is_last { left } else { left / 2.0 })
 }
 
 impl SendingFlow for RbudpSender {

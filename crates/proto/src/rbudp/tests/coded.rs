@@ -82,6 +82,23 @@ fn repairs_and_symbols_exceed_the_expected_losses_by_at_most_0_75_percent() {
 }
 
 #[test]
+fn a_segment_takes_half_of_the_datagrams_that_segments_without_symbols_leave() {
+    let setup = Setup { grant: Bytes::new(600_000), ..coded(4_000, 400, 200) };
+    let mut out = sender(&setup);
+    out.run();
+    hear_of_loss(&mut out, 600);
+    out.run();
+    let symbols_of = |segment| {
+        let symbol = |block: &&Block| block.segment == segment && block.index >= 400;
+        out.sent.iter().filter(symbol).count()
+    };
+    // Segment 6 is the first with symbols. 5.26 % of its blocks are 21.05. Of the 0.75 % of all 2,800
+    // blocks sent so far (21) it takes half: together 31.55, rounded up to 32, which is 11 more than
+    // it is expected to lose. Segment 7 takes half of the 13 that are left: 27.55, rounded up to 28.
+    assert_eq!([5, 6, 7].map(symbols_of), [0, 32, 28]);
+}
+
+#[test]
 fn first_sends_at_a_known_loss_ratio_get_symbols_before_the_message_done() {
     // Without a further grant (of bytes that may be sent for the first time) the sender stops in
     // the second segment.
@@ -91,14 +108,14 @@ fn first_sends_at_a_known_loss_ratio_get_symbols_before_the_message_done() {
     out.dones();
     hear_of_loss(&mut out, 600);
     let sent = out.run();
-    // Repairs and symbols may take 6.01 % of 400 blocks, rounded up: 25 datagrams. The two chunks
-    // need more, so each gets 12.
+    // Repairs and symbols may take 5.26 % of 400 blocks and 0.75 % of 800, rounded up: 28
+    // datagrams. The two chunks need more, so each gets 14.
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
-    let symbols = [2, 3].into_iter().flat_map(|c| (0..12).map(move |n| index(c, n)));
+    let symbols = [2, 3].into_iter().flat_map(|c| (0..14).map(move |n| index(c, n)));
     assert_eq!(sent, (200..400).chain(symbols).collect::<Vec<_>>());
-    let highest = PacketNumber(823);
+    let highest = PacketNumber(827);
     assert_eq!(out.dones(), [Done { segment: 1, round: 2, sent_to: 400, highest }]);
-    assert_eq!((out.sender.accounting().rounds, out.sender.accounting().coded), (1, 24));
+    assert_eq!((out.sender.accounting().rounds, out.sender.accounting().coded), (1, 28));
 }
 
 #[test]
