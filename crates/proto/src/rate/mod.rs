@@ -71,7 +71,7 @@ pub(crate) trait RateController: Send {
 
     /// Raises the rate to `rate`, which is near the rate that an earlier flow found. The report on
     /// the first train has confirmed the earlier rate. Without effect if the controller does not
-    /// search for a higher rate, or already has one.
+    /// search for a higher rate, or already has one that it does not doubt.
     fn start_at(&mut self, _rate: Rate) {}
 }
 

@@ -25,6 +25,10 @@ const MIN_TRAINS: f64 = 3.0;
 /// If the pool has this many trains, they count half when another train is added.
 const MOST: f64 = 8.0;
 
+/// A flow's first train is not believed alone beyond this rate, in bits a second. A host or a switch
+/// that pauses for a moment passes a train on faster than the path carries it.
+pub(super) const SURE: f64 = 1.25e9;
+
 /// The sum of a flow's recent trains.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pool {
@@ -41,10 +45,11 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Adds a train of datagrams of `datagram` bytes. Leaves out a flow's first train if it was not
-    /// timed well: it would spoil even the sum.
+    /// timed well, or was too fast: it would spoil even the sum.
     pub(super) fn add(&mut self, train: &Train, datagram: Bytes) {
         let (is_first, is_poor) = (train.first.0 == 0, !is_timed_well(train, datagram));
-        if is_first && is_poor {
+        let rate = (train.bytes / train.span).as_bps() as f64;
+        if is_first && (is_poor || rate > SURE) {
             return;
         }
         if self.count >= MOST {

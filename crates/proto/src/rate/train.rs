@@ -39,7 +39,7 @@ use self::proven::Proven;
 use super::asked::Asked;
 use super::departures::Departures;
 use super::jitter::Jitter;
-use super::pool::Pool;
+use super::pool::{Pool, SURE};
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::law::{Found, Phase};
@@ -100,6 +100,8 @@ const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;
 /// Highest factor of a step towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;
+/// Highest factor of a step towards the rate of trains that confirm a doubted first train.
+const CONFIRMED: f64 = 16.0;
 /// While the controller is `blind`, each clean epoch adds this to the factor, up to [`FASTEST`].
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
@@ -130,6 +132,9 @@ pub(crate) struct Trains {
     /// Whether the path's rate is unknown: neither trains nor an overload have shown it, or the
     /// last ceiling was refuted. The rate then grows by the factor `growth` each epoch.
     blind: bool,
+    /// Whether the first train was too fast to be believed, and later trains have not confirmed the
+    /// rate yet.
+    is_unsure: bool,
     /// Factor by which the next clean epoch raises the rate, unless trains or a ceiling determine
     /// the new rate.
     growth: f64,
@@ -203,6 +208,7 @@ impl Trains {
             pool: Pool::default(),
             jitter: Jitter::default(),
             blind: true,
+            is_unsure: false,
             growth: GUESSED,
             bounded: false,
             min_rtt: Span::ZERO,
@@ -275,19 +281,24 @@ impl Trains {
 
     /// Whether the rate is only a guess so far. A shorter epoch is then enough to raise it.
     fn is_guess(&self) -> bool {
-        !self.bounded && (self.blind || self.pool.is_poor())
+        !self.bounded && (self.blind || self.is_unsure || self.pool.is_poor())
     }
 
     /// Ends the start phase at the report on the first train, timed or not.
     fn start(&mut self, feedback: &Feedback<'_>) {
-        let Some(rate) = first_rate(self.datagram, feedback.pulse, FIRST_SHARE) else { return };
+        let Some(rate) = first_rate(self.datagram, feedback.pulse, 1.0) else { return };
+        let (rate, mut factor) = (rate.as_bps() as f64, 1.0);
         if feedback.pulse.train.is_some_and(|train| train.first.0 == 0) {
             // A stalled host may have stretched the train, so its rate is not taken as a ceiling.
             self.growth = if self.blind { GUESSED } else { NEAR };
+            factor = FIRST_SHARE;
+        }
+        if self.jitter.is_stretched {
+            factor *= DOUBLED;
         }
         self.mode = Mode::Up;
-        let factor = if self.jitter.is_stretched { DOUBLED } else { 1.0 };
-        self.set_rate(rate.as_bps() as f64 * factor);
+        self.is_unsure = rate > SURE;
+        self.set_rate(rate.min(SURE) * factor);
     }
 
     /// Notes that the flow sends at `rate` in bits a second, which may be less than the
@@ -389,7 +400,7 @@ impl Trains {
 
     /// The capacity, estimated from the delivery rate.
     fn capacity(&self, measure: &Measure) -> f64 {
-        (measure.delivered / (1.0 - self.loss.min(0.9))).max(measure.rate / 2.0).min(measure.rate)
+        (measure.delivered / (1.0 - self.loss.min(0.9))).max(measure.left / 2.0).min(measure.rate)
     }
 
     /// The capacity that an epoch with excess loss shows. If the sender was late, its catching up
@@ -456,16 +467,17 @@ impl Trains {
         // count as if they had arrived.
         let is_new = measure.is_stretched() && self.seen == 0.0;
         let came = if is_new { measure.paced } else { self.capacity(measure) };
-        // Stalls of the hosts look like a queue and must not cost most of the rate.
-        let top = came.max(measure.rate * 0.7);
+        // Stalls of the hosts look like a queue and must not cost most of the rate, unless the rate
+        // is a doubtful one anyway.
+        let least = if self.is_unsure { 0.0 } else { measure.left * 0.7 };
+        let top = came.max(least);
         self.set_ceiling(top);
         let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };
         self.set_rate(top * drained);
     }
 
     fn set_ceiling(&mut self, rate: f64) {
-        self.blind = false;
-        self.bounded = true;
+        (self.blind, self.is_unsure, self.bounded) = (false, false, true);
         // Epochs of a short round trip are short. Each probe above a ceiling may cost losses.
         let epochs = BELIEVED.as_nanos() / MIN_EPOCH.max(self.min_rtt).as_nanos();
         self.ceiling = Some(Ceiling { rate, epochs: BELIEF.max(epochs as u32) });
@@ -499,9 +511,14 @@ impl Trains {
         let shown = self.shown().map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
         match shown {
             Some(shown) if shown > rate * 1.05 && self.is_guess() => {
-                shown.clamp(rate * CAREFUL, rate * JUMP)
+                let most = if self.is_unsure { CONFIRMED } else { JUMP };
+                shown.clamp(rate * CAREFUL, rate * most)
             }
             Some(shown) if shown > rate * 1.05 => shown.min(rate * 1.25),
+            Some(_) if self.is_unsure => {
+                self.is_unsure = false;
+                rate * NEAR
+            }
             _ if self.bounded => rate * NEAR,
             _ if self.is_guess() => rate * self.growth,
             _ => {
@@ -551,7 +568,7 @@ impl RateController for Trains {
 
     fn start_at(&mut self, rate: Rate) {
         let rate = rate.as_bps() as f64;
-        if self.mode == Mode::Up && rate > self.rate {
+        if self.mode == Mode::Up && (rate > self.rate || self.is_unsure) {
             (self.blind, self.growth) = (false, NEAR);
             self.set_rate(rate);
         }

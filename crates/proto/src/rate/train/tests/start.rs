@@ -106,3 +106,67 @@ fn a_loss_that_we_caused_lowers_the_rate_at_once_if_the_queue_is_long_or_trains_
         near(trains.rate, 0.6 * BELOW * 100.0 * MBPS);
     }
 }
+
+/// A controller after a report on a first train of 31 datagrams that took `micros`.
+fn started(micros: u64) -> Trains {
+    let mut trains = Trains::new(DATAGRAM, None);
+    trains.train(Time::ZERO, PacketNumber(0));
+    trains.on_sent(Time::ZERO, PacketNumber(0), 40);
+    let bytes = Bytes::new(31 * 1250);
+    let first = Train { bytes, ..first_train(Span::from_micros(micros), 31) };
+    let pulse = Pulse { train: Some(first), highest: 40, received: 40, ..Pulse::default() };
+    trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), None));
+    trains
+}
+
+#[test]
+fn a_first_train_of_more_than_1250_megabits_a_second_is_believed_once_a_later_train_confirms_it() {
+    // 310,000 bits in 250 µs; nine tenths of 1,240 Mbit/s.
+    let normal = started(250);
+    near(normal.rate, 0.9 * 310_000.0 / 250e-6);
+    assert!(!normal.is_unsure && normal.shown().is_some());
+    // 31 Gbit/s.
+    let fast = started(10);
+    near(fast.rate, 0.9 * 1.25e9);
+    assert!(fast.is_unsure && fast.blind && fast.shown().is_none());
+    // Later trains show 800 Mbit/s: no jump.
+    let mut slow = fast;
+    slow.pool = shows(800.0);
+    slow.blind = false;
+    near(slow.higher(&epoch(2_000.0, 0.0)), 2_000.0 * NEAR * MBPS);
+    assert!(!slow.is_unsure);
+    // A later train shows about as much.
+    let mut confirmed = started(10);
+    confirmed.asked.ask(2048);
+    let later =
+        Train { span: Span::from_micros(10), bytes: Bytes::new(31 * 1250), ..train(2048, 31) };
+    let shown = report(&mut confirmed, later).expect("it is timed well");
+    assert!(shown > 2.5e9 && shown < 3e9, "the train's duration may be wrong by 100 µs: {shown}");
+    near(confirmed.higher(&epoch(1_000.0, 0.0)), shown * BELOW);
+    near(confirmed.higher(&epoch(100.0, 0.0)), 100.0 * CONFIRMED * MBPS);
+    // A queue that the doubted rate fills lowers it without a limit.
+    let mut queueing = started(10);
+    queueing.up(&queued(1_125.0, 300.0, ms(11)));
+    near(queueing.ceiling.expect("it is set").rate, 300.0 * MBPS);
+    assert!(!queueing.is_unsure);
+}
+
+#[test]
+fn a_remembered_rate_replaces_a_first_rate_that_is_doubted() {
+    for (micros, expected) in [(10, 950.0), (240, 950.0), (250, 0.9 * 310_000.0 / 250.0)] {
+        let mut trains = started(micros);
+        trains.start_at(Rate::from_mbps(950));
+        near(trains.rate, expected * MBPS);
+    }
+}
+
+#[test]
+fn an_overload_lowers_the_rate_by_what_was_sent_not_by_the_rate_that_the_sender_did_not_reach() {
+    let unreached = |measure: Measure| Measure { left: 300.0 * MBPS, ..measure };
+    let mut trains = up();
+    trains.up(&unreached(queued(1_000.0, 100.0, ms(11))));
+    near(trains.ceiling.expect("it is set").rate, 0.7 * 300.0 * MBPS);
+    let mut lossy = up();
+    lossy.up(&unreached(delivering(1_000.0, 100.0)));
+    near(lossy.rate, 300.0 / 2.0 * BELOW * MBPS);
+}
