@@ -2,7 +2,7 @@
 //!
 //! Two token buckets work together; a datagram leaves only if both allow it. The *long* bucket
 //! keeps the exact mean rate, and up to 10 ms of credit for a driver (the sending program) that is
-//! late. The *short* bucket fills at 120 % of the rate. It limits how much leaves at one time and
+//! late. The *short* bucket fills at 108 % of the rate. It limits how much leaves at one time and
 //! how fast a late driver catches up. Its credit of 250 µs lets a driver catch up even if it is
 //! always a little late. A driver that is on time sends half a burst; a late driver sends up to a
 //! whole burst plus this credit. A flow that has nothing to send calls [`Pacer::idle`], which drops
@@ -28,7 +28,7 @@ const CREDIT: Span = Span::from_millis(10);
 /// A rate that rises by more than this factor jumps.
 const JUMP: f64 = 4.0;
 /// Catch-up rate, in per cent of the rate.
-const CATCH_UP: u64 = 120;
+const CATCH_UP: u64 = 108;
 
 /// Minimum number of extra datagrams for a driver whose lateness is forgiven
 /// ([`Pacer::forgive`]): TCP's initial window (RFC 6928).
