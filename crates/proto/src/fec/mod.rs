@@ -97,8 +97,8 @@ impl core::fmt::Display for SymbolError {
 impl core::error::Error for SymbolError {}
 
 /// Computes the tables of the Reed–Solomon code, which all threads share. This takes 10 to 20 ms.
-/// Without this call, the first block that a process encodes or decodes takes this time. Later calls
-/// take microseconds.
+/// Without this call, the first block that a process encodes or decodes takes this time. Later
+/// calls take microseconds.
 pub fn prepare() {
     let shape = Shape::new(Scheme::ReedSolomon, 2, 1, 2).expect("it is within the limits");
     let (originals, mut repair) = ([[0, 0], [0, 0]], Vec::new());

@@ -25,8 +25,8 @@ const MIN_TRAINS: f64 = 3.0;
 /// If the pool has this many trains, they count half when another train is added.
 const MOST: f64 = 8.0;
 
-/// A flow's first train is not believed alone beyond this rate, in bits a second. A host or a switch
-/// that pauses for a moment passes a train on faster than the path carries it.
+/// A flow's first train is not believed alone beyond this rate, in bits a second. A host or a
+/// switch that pauses for a moment passes a train on faster than the path carries it.
 pub(super) const SURE: f64 = 1.25e9;
 
 /// The sum of a flow's recent trains.

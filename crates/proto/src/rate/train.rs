@@ -30,35 +30,26 @@
 //! below the rate of the trains, and before a loss counts as the path's own. The receiver's drain
 //! rate and the user's limit cap the rate.
 
+mod first;
 mod judge;
 mod measure;
 mod proven;
 
+pub(crate) use self::first::{FIRST_SHARE, TRICKLE, first_rate};
+use self::first::{MOST_TRICKLED, TRICKLE_LEN};
 use self::measure::{Ceiling, Epoch, MIN_QUEUE, Measure, Snapshot, fills};
 use self::proven::Proven;
 use super::asked::Asked;
 use super::departures::Departures;
 use super::jitter::Jitter;
-use super::pool::{Pool, SURE};
+use super::pool::Pool;
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::law::{Found, Phase};
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
-use crate::wire::Pulse;
 
-/// The rate between the first train and its report.
-pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
-/// Number of datagrams sent at [`TRICKLE`], after which the rate drops to the minimum.
-const TRICKLE_LEN: u64 = 128;
-/// Round-trip times are used to detect jitter only if at most this many datagrams left before the
-/// first rate. More datagrams may have filled a queue.
-const MOST_TRICKLED: u64 = 256;
-/// Assumed duration of a train that arrived in one instant, too fast to be timed.
-const INSTANT: Span = Span::from_micros(500);
-/// Share of the first train's rate that the sender takes: other flows may use the path too.
-pub(crate) const FIRST_SHARE: f64 = 0.9;
 /// Lowest and highest rate in bits a second, before the user's limit and the receiver's drain rate
 /// apply.
 const MIN_RATE: f64 = 100e3;
@@ -88,8 +79,6 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Factor by which a clean epoch raises the rate if nothing is known.
 const GUESSED: f64 = 1.5;
-/// Factor of the first rate if jitter stretched the first train.
-const DOUBLED: f64 = 2.0;
 /// Factor by which a clean epoch raises the rate after a ceiling was refuted, a raised rate was
 /// tried, or trains were timed poorly. Also the limit of the current rate in [`Trains::carried`],
 /// as a multiple of the rate that arrived.
@@ -180,19 +169,6 @@ enum Mode {
     Check(Measure),
 }
 
-/// The initial rate, from the report on a flow's first train: `share` of the train's rate. If the
-/// train was too fast to be timed, the rate of a train that lasts [`INSTANT`]. `None` before the
-/// report.
-pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
-    match pulse.train.filter(|train| train.first.0 == 0) {
-        Some(train) => Some((train.bytes / train.span).scale(share)),
-        None if pulse.highest >= TRAIN_LEN => {
-            Some(Bytes::new(datagram.get() * TRAIN_LEN) / INSTANT)
-        }
-        None => None,
-    }
-}
-
 impl Trains {
     /// A controller for datagrams of `datagram` bytes; it never exceeds `limit`.
     pub(crate) fn new(datagram: Bytes, limit: Option<Rate>) -> Trains {
@@ -269,36 +245,9 @@ impl Trains {
         self.pool.rate(self.datagram)
     }
 
-    /// At the end of the first epoch, decides whether jitter may have spoiled the first train.
-    fn doubt(&mut self) {
-        if self.jitter.judge() {
-            self.pool.doubt();
-            if self.shown().is_none() {
-                (self.blind, self.growth) = (true, GUESSED);
-            }
-        }
-    }
-
     /// Whether the rate is only a guess so far. A shorter epoch is then enough to raise it.
     fn is_guess(&self) -> bool {
         !self.bounded && (self.blind || self.is_unsure || self.pool.is_poor())
-    }
-
-    /// Ends the start phase at the report on the first train, timed or not.
-    fn start(&mut self, feedback: &Feedback<'_>) {
-        let Some(rate) = first_rate(self.datagram, feedback.pulse, 1.0) else { return };
-        let (rate, mut factor) = (rate.as_bps() as f64, 1.0);
-        if feedback.pulse.train.is_some_and(|train| train.first.0 == 0) {
-            // A stalled host may have stretched the train, so its rate is not taken as a ceiling.
-            self.growth = if self.blind { GUESSED } else { NEAR };
-            factor = FIRST_SHARE;
-        }
-        if self.jitter.is_stretched {
-            factor *= DOUBLED;
-        }
-        self.mode = Mode::Up;
-        self.is_unsure = rate > SURE;
-        self.set_rate(rate.min(SURE) * factor);
     }
 
     /// Notes that the flow sends at `rate` in bits a second, which may be less than the

@@ -31,8 +31,8 @@ const LEAST_LOSS: f64 = 0.000_5;
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
 /// A measured loss ratio may be too high after few reports, so `SPARE` is smaller than
-/// `SPARE_REMEMBERED`, which applies to a remembered loss ratio. Segments that have no symbols leave
-/// their share to the last ones: see [`spare`].
+/// `SPARE_REMEMBERED`, which applies to a remembered loss ratio. Segments that have no symbols
+/// leave their share to the last ones: see [`spare`].
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;
 /// At this loss ratio and above, no symbols are sent.

@@ -12,12 +12,14 @@
 //!   that were created or deleted, and `silence` detects that datagrams do not arrive although the
 //!   control stream works.
 //! - before the session: `prepared` splits a source into what is announced and what is sent,
-//!   `flight` sends data already, and `begin` starts a flow.
+//!   `flight` sends data already, and `begin` starts a flow; `carried` is what carries the data of
+//!   a pass.
 //! - `limits` checks what the other end announces and sends.
 
 mod begin;
 #[cfg(test)]
 mod cards;
+mod carried;
 mod due;
 pub(crate) mod flight;
 #[cfg(test)]

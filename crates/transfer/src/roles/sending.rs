@@ -5,7 +5,6 @@
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use longhaul_net::port::PortHandle;
@@ -13,9 +12,9 @@ use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::{Event, FlowId, Setup};
 use longhaul_proto::units::Rate;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use super::begin::{self, FlowEnds};
+use super::carried::{Carried, ended};
 use super::flight::{Adopted, Flight};
 use super::flows::Flows;
 use super::named::{self, decode};
@@ -30,7 +29,7 @@ use crate::counters::board::Board;
 use crate::counters::thread_time;
 use crate::error::{Error, ErrorKind};
 use crate::flow::payloads::Payloads;
-use crate::flow::send::{self, Done, SendCommand, SenderEvent};
+use crate::flow::send::{self, SendCommand, SenderEvent};
 use crate::flow::stream;
 use crate::random::random_flow;
 use crate::session::Session;
@@ -74,18 +73,6 @@ pub(crate) struct SendingRole<'a> {
 pub(crate) enum FirstPass {
     Payloads(Box<Payloads>),
     Flight(Box<Flight>),
-}
-
-enum Carried {
-    Flow {
-        flow: FlowId,
-        commands: Sender<SendCommand>,
-        done: Done,
-        /// Passes the messages of a first flight (a pass that began before the session) on to the
-        /// session.
-        forwarding: Option<JoinHandle<()>>,
-    },
-    Stream(stream::Outgoing),
 }
 
 struct Running<'a, 'b> {
@@ -571,21 +558,7 @@ impl Running<'_, '_> {
             let _ = commands.send(SendCommand::Stop);
             self.end.port.unregister(*flow);
         }
-        async move {
-            match carried? {
-                // The pass ended by itself, and its result was taken.
-                Carried::Flow { done, .. } if done.is_terminated() => None,
-                Carried::Flow { done, forwarding, .. } => {
-                    let payloads = done.await.ok()?.ok();
-                    // The messages of the pass precede those of the next one.
-                    if let Some(forwarding) = forwarding {
-                        let _ = forwarding.await;
-                    }
-                    payloads
-                }
-                Carried::Stream(outgoing) => outgoing.stop().await,
-            }
-        }
+        async move { carried?.payloads().await }
     }
 
     fn tick(&mut self) -> Result<(), End> {
@@ -596,20 +569,5 @@ impl Running<'_, '_> {
             self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;
         }
         self.end.hooks.tick()
-    }
-}
-
-/// Returns the error of a pass that ended by itself; pending while the pass runs.
-async fn ended(carried: Option<&mut Carried>) -> End {
-    let result = match carried {
-        Some(Carried::Flow { done, .. }) => done.await,
-        Some(Carried::Stream(outgoing)) => outgoing.ended().await,
-        None => std::future::pending().await,
-    };
-    match result {
-        // The connection failed, not the object: a new session may succeed.
-        Ok(Err(error)) if error.kind == ErrorKind::Unfinished => End::Lost(error.what),
-        Ok(Err(error)) => End::Fatal(error),
-        Ok(Ok(_)) | Err(_) => End::Fatal(lost_thread()),
     }
 }

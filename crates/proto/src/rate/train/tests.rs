@@ -3,6 +3,7 @@
 //! raises the rate, and a check lowers it, to learn whether the path or the sender causes a loss.
 
 use super::*;
+use crate::wire::Pulse;
 use crate::wire::Train;
 
 /// 10,000 bits: 100 Mbit/s are ten datagrams a millisecond.

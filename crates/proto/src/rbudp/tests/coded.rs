@@ -93,9 +93,9 @@ fn a_segment_takes_half_of_the_datagrams_that_segments_without_symbols_leave() {
         out.sent.iter().filter(symbol).count()
     };
     // Segment 6 is the first with symbols. 5.26 % of its blocks are 21.05. Of the 0.75 % of all
-    // 2,800 blocks sent so far (21) it takes half: together 31.55, rounded up to 32. That is 11 more
-    // than it is expected to lose. Segment 7 takes half of the 13 that are left: 27.55, rounded up
-    // to 28.
+    // 2,800 blocks sent so far (21) it takes half: together 31.55, rounded up to 32. That is 11
+    // more than it is expected to lose. Segment 7 takes half of the 13 that are left: 27.55,
+    // rounded up to 28.
     assert_eq!([5, 6, 7].map(symbols_of), [0, 32, 28]);
 }
 
