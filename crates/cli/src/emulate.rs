@@ -280,7 +280,8 @@ fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
     if path.rtt == Span::ZERO {
         return Err(format!("--queue {text} needs --rtt: a bdp is the rate times the round trip"));
     }
-    let times: f64 = times.parse().map_err(|_| format!("--queue {text}: no number before bdp"))?;
+    let times = times.parse::<f64>().ok().filter(|times| times.is_finite() && *times >= 0.0);
+    let times = times.ok_or_else(|| format!("--queue {text}: no valid number before bdp"))?;
     let queue = rate.scale(times).over(path.rtt);
     let packet = Bytes::new(u64::from(path.mtu) + u64::from(ETHERNET_FRAMING));
     if queue < packet {

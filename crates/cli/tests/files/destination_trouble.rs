@@ -288,7 +288,7 @@ fn an_entry_of_the_wrong_kind_fails_only_the_files_that_it_blocks_and_events_nam
 fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
     let pair = Pair::new();
     write(&pair.here.join("run/a"), b"a");
-    // The source has a folder with the path of a mounted file system.
+    // The source also has a folder `shared`; in the destination, a file system is mounted there.
     write(&pair.here.join("run/shared/b"), b"b");
     let to = pair.here.join("to");
     for path in ["other/x", "extra/y", "extra/mounted/z", "shared/x"] {

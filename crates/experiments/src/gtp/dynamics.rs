@@ -233,7 +233,7 @@ pub(super) static FIG9: Experiment = Experiment {
               caption 300 Mbit/s. The 700 Mbit/s that the other flow reaches fit the caption. This \
               page has both limits. The paper's rates count packets on a link of 1000 Mbit/s; \
               here framing, headers and tags leave 936 Mbit/s for the object, and in the first \
-              two tables the two flows use all of it.",
+              two tables the two simulated flows use all of it.",
     learned: "If one sender cannot use its share, the other sender gets the rest: max-min fairness \
               does not mean equal shares. If flow 2 reports its card's speed when it joins, flow 1 \
               has all of the rest, {* 200 Mbit/s: flow 1 | 1} or {* 300 Mbit/s: flow 1 | 1} \
@@ -353,8 +353,8 @@ pub(super) static FIG11: Experiment = Experiment {
         ]
     },
     figures: Experiment::NO_FIGURES,
-    differs: "The paper's path is a Dummynet router that itself lost 0.3 % of a full link's \
-              packets; the switch here loses only packets that its queue cannot hold.",
+    differs: "The paper's path is a Dummynet router that itself lost 0.3 % of the packets \
+              when the link was full; the switch here loses only packets that its queue cannot hold.",
     learned: "With GTP a late flow gets its share: the fairness index is {GTP, 10 to 33 s | \
               fairness index | 3} in the simulator and {GTP, 10 to 33 s | fairness index | \
               emulated | 3} over real sockets, a little better than the paper's 0.99. TCP's late \
@@ -410,9 +410,9 @@ pub(super) static FIG12: Experiment = Experiment {
     figures: parallel_figures,
     differs: "The paper's text has no value except the bound on loss.\n\n\
               Over real sockets each flow is a copy with its own sender.",
-    learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
-              than 0.1 % from one flow to eight, and nothing is lost; the paper's bound is 3 \
-              %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \
+    learned: "In the simulator more flows do not cause more loss: nothing is lost (the paper's \
+              bound is 3 %), and the aggregate varies by less than 0.1 % from one flow to \
+              eight. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \
               [* flows | from simulated]} % lower, because all senders, the receiver and the \
               emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of the \
               datagrams are lost. With the paper's rules nothing is lost either ({most [* flows, \

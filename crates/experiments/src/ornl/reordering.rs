@@ -19,8 +19,8 @@ const CONTENDERS: [(&str, &str); 6] = [
 ];
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
-const SWEPT: &str = "the emulated runs, without reordering and with 1 % by 1 ms, check the \
-                     simulated values";
+const SWEPT: &str = "two cases of each protocol (no reordering, and 1 % by 1 ms) are enough to \
+                     check the simulated values";
 /// How long packets are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 

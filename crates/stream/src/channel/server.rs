@@ -17,7 +17,7 @@ use longhaul_session::{
     Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, RttWatch, Session, random_u64, when,
 };
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::group::bridge::Bridge;
 use super::inbound::{Came, Counts, Inbound};
@@ -476,6 +476,8 @@ async fn bring_datagrams(
 ) -> Result<(), Error> {
     let mut changes = seat.room.changes();
     let (mut late, mut tick) = (0, interval(COUNTED));
+    // The interval is polled only while messages are late.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         // Send nothing to a silent or unknown subscriber.
         let path = place.path(longhaul_net::clock::now());

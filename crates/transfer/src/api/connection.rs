@@ -101,7 +101,8 @@ impl Connection {
     /// root of the server; over ssh it is relative to the home folder.
     ///
     /// # Errors
-    /// The connection is lost. If the host refuses to list, [`Listing::next`] returns the reason.
+    /// The connection was cancelled. All other errors, such as a lost connection or a refusal of
+    /// the host, are returned by [`Listing::next`].
     pub async fn list(&self, path: impl AsRef<Path>) -> Result<Listing, Error> {
         let path = path.as_ref().as_os_str().as_bytes().to_vec();
         let (tell, batches) = mpsc::channel(WAITING);
@@ -114,7 +115,8 @@ impl Connection {
     /// (100 ms to 10 s). Needs the right `status`.
     ///
     /// # Errors
-    /// The connection is lost. A refusal of the server is returned by [`StatusWatch::next`].
+    /// The connection was cancelled. All other errors, such as a lost connection or a refusal of
+    /// the server, are returned by [`StatusWatch::next`].
     pub async fn watch_status(&self, every: Duration) -> Result<StatusWatch, Error> {
         let (tell, batches) = mpsc::channel(1);
         let sent = self.orders.send(Order::Status(every, tell)).await;

@@ -77,8 +77,8 @@ impl ProbeRun {
     }
 }
 
-/// The counts of a measurement. A message with only zeros says that the receiver is ready, or that
-/// the content of a stream ends.
+/// The counts of a measurement. A message with only zeros says that the server accepts the probe,
+/// that the receiver of a measurement is ready, or that the content of a stream ends.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ProbeCount {
     /// Datagrams sent.
@@ -91,9 +91,9 @@ pub struct ProbeCount {
     /// (a message with content).
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// Bits a second from the first batch of datagrams (of a stream: the first piece) to the last,
-    /// without the bytes of the first. If all datagrams arrived in one batch: all their bytes
-    /// divided by the time of sending.
+    /// Rate of arrivals in bits a second, from the first batch of datagrams to the last one; for a
+    /// stream, from the first piece to the last one. The bytes of the first batch or piece do not
+    /// count. If all datagrams arrived in one batch: all their bytes divided by the time of sending.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after a datagram that was sent later.

@@ -24,7 +24,8 @@ impl Ranges {
         let mut end = 0;
         let mut steps = Vec::new();
         for range in ranges {
-            debug_assert!(range.start >= end && range.end > range.start);
+            debug_assert!(steps.is_empty() || range.start > end);
+            debug_assert!(range.end > range.start);
             steps.push(range.start - end);
             steps.push(range.end - range.start);
             end = range.end;

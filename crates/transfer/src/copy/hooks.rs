@@ -230,6 +230,7 @@ impl ClientHooks {
         state.rereads -= 1;
         let others = match count {
             1 => String::new(),
+            2 => " and 1 more file".to_owned(),
             count => format!(" and {} more files", count - 1),
         };
         let path = path.display();

@@ -142,7 +142,7 @@ fn the_window_starts_after_three_shared_rounds_with_a_new_train_or_24_without_on
 }
 
 #[test]
-fn the_window_starts_at_the_arrivals_but_as_after_a_loss_if_our_part_is_above_half() {
+fn the_window_starts_with_the_size_of_the_arrivals_but_reduced_if_our_part_is_above_half() {
     let mut shadow = shadow();
     for (part, yields) in [(0.5, false), (0.9, true)] {
         shadow.part = part;
@@ -444,7 +444,7 @@ fn a_window_that_has_grown_back_keeps_its_share_for_six_round_trips() {
 }
 
 #[test]
-fn without_a_window_a_queue_is_drained_at_97_percent_of_the_arrivals_or_the_least_capacity() {
+fn without_a_window_a_queue_is_drained_at_97_percent_of_the_arrivals_or_the_proven_capacity() {
     let mut shadow = shadow();
     shadow.calm = (200.0, 2.0);
     shadow.on_round(at(1.0), 0.016, &round(1.0, 0.0016));
@@ -582,8 +582,8 @@ fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
     let (mut sent, mut queue, mut rates) = (0, 0.0f64, Vec::new());
     law.train(Time::ZERO, PacketNumber(0));
     law.on_sent(Time::ZERO, PacketNumber(0), 32);
-    // Reports still on the way: the highest number, and the queue that the datagram with this
-    // number met.
+    // Reports still on the way: the highest packet number plus one, and the queue that the last of
+    // these datagrams met.
     let mut on_the_way = alloc::collections::VecDeque::from([(32u64, 0.0f64); 4]);
     for step in 4..120u64 {
         let now = at(step as f64 * tick);
