@@ -2,7 +2,8 @@
 
 use longhaul_proto::wire::{Control, MAX_CONTROL};
 
-/// Checks the invariants of a parsed `Report` message, and that each message can be encoded and parsed again.
+/// Checks the invariants of a parsed `Report` message, and that each message can be encoded and
+/// parsed again.
 pub fn run(bytes: &[u8]) {
     let Ok(control) = Control::decode(bytes) else { return };
     if let Control::Report(report) = &control {

@@ -90,7 +90,7 @@ fn the_last_block_is_sent_a_few_times_if_an_outage_loses_it() {
 }
 
 #[test]
-fn a_copy_with_table_overflows_and_restarts_ends_with_limited_waste() {
+fn waste_stays_limited_although_the_table_overflows_and_the_copy_restarts() {
     // The public tool's table of missing blocks, scaled down to this object, overflows again and
     // again.
     for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {

@@ -204,12 +204,13 @@ impl Drop for Control {
 }
 
 impl Control {
-    /// Sends over the link `first` until `finished` returns the number of frames and the server has
-    /// received this number. If the connection is lost, calls `connect` for up to `retry_for`.
+    /// Sends over the link `first` until `finished` returns the number of frames and the server was
+    /// told this number; does not wait until the frames arrive. If the connection is lost, calls
+    /// `connect` for up to `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the stream, the deadline cannot be met, no datagram arrives, or the
-    /// server does not return in time.
+    /// The server refuses the stream, the deadline cannot be met, the datagrams do not fit the
+    /// path, no datagram arrives, or the server does not return in time.
     pub async fn run(
         mut self,
         first: Link,

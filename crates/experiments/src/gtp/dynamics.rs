@@ -354,7 +354,8 @@ pub(super) static FIG11: Experiment = Experiment {
     },
     figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that itself lost 0.3 % of the packets \
-              when the link was full; the switch here loses only packets that its queue cannot hold.",
+              when the link was full; the switch here loses only packets that its queue cannot \
+              hold.",
     learned: "With GTP a late flow gets its share: the fairness index is {GTP, 10 to 33 s | \
               fairness index | 3} in the simulator and {GTP, 10 to 33 s | fairness index | \
               emulated | 3} over real sockets, a little better than the paper's 0.99. TCP's late \
@@ -412,9 +413,9 @@ pub(super) static FIG12: Experiment = Experiment {
               Over real sockets each flow is a copy with its own sender.",
     learned: "In the simulator more flows do not cause more loss: nothing is lost (the paper's \
               bound is 3 %), and the aggregate varies by less than 0.1 % from one flow to \
-              eight. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \
-              [* flows | from simulated]} % lower, because all senders, the receiver and the \
-              emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of the \
+              eight. Over real sockets the aggregate is {-most [* flows | from simulated]} to \
+              {-least [* flows | from simulated]} % lower, because all senders, the receiver and \
+              the emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of the \
               datagrams are lost. With the paper's rules nothing is lost either ({most [* flows, \
               by the paper's rules | loss] | 2} % at most), and the aggregate hardly depends on \
               the number of flows: {1 flows, by the paper's rules} Mbit/s with one flow and {8 \

@@ -27,7 +27,7 @@ use crate::receipt::Receipt;
 use crate::remembered::Remembered;
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
-use crate::wire::Pulse;
+use crate::wire::{Pulse, Train};
 
 /// Share of the remembered rate that the first train must show to confirm the remembered rate.
 const CONFIRMS: f64 = 2.0 / 3.0;
@@ -78,11 +78,12 @@ impl Resumed {
     fn confirmed(&self, first: Receipt) -> Option<Rate> {
         let least = self.path.rate.scale(CONFIRMS);
         let (highest, received) = (first.highest as f64, first.received as f64);
+        let is_as_fast = |train: Train| train.bytes / train.span >= least;
         let is_fast = match first.train {
-            // The first train, or a later one of the same flow.
-            Some(train) => train.bytes / train.span >= least,
+            // A later train may have left at half of the remembered rate, so it can only confirm.
+            Some(train) if train.first.0 == 0 || is_as_fast(train) => is_as_fast(train),
             // If half a train is missing beyond the remembered loss, the first train may be lost.
-            None => highest - received < highest * self.path.loss.get() + TRAIN_LEN as f64 / 2.0,
+            _ => highest - received < highest * self.path.loss.get() + TRAIN_LEN as f64 / 2.0,
         };
         let is_clear = received > highest * (1.0 - self.path.loss.get() - MISSING);
         (is_clear && is_fast).then(|| self.path.rate.scale(TAKEN))
@@ -223,7 +224,7 @@ mod tests {
             Some(Train { first: PacketNumber(256), bytes, span, steps: 31 })
         };
         let cases = [(None, 400, true), (None, 384, false)];
-        let timed = [(later(310), 400, true), (later(600), 400, false)];
+        let timed = [(later(310), 384, true), (later(600), 400, true), (later(600), 384, false)];
         for (train, received, is_confirmed) in cases.into_iter().chain(timed) {
             let report = Pulse { train, highest: 400, received, ..Pulse::default() };
             let mut resumed = controller(&setup(Some(PATH)));

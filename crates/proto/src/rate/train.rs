@@ -213,7 +213,8 @@ impl Trains {
         self.is_smooth &= !matches!(self.mode, Mode::Smooth { .. });
         (self.mode, self.ceiling, self.pool) = (Mode::Up, None, Pool::default());
         (self.jitter, self.proven) = (Jitter::default(), Proven::default());
-        (self.blind, self.bounded, self.unchecked) = (false, true, 0);
+        (self.blind, self.is_unsure) = (false, false);
+        (self.bounded, self.unchecked) = (true, 0);
         self.set_rate(rate);
     }
 
@@ -410,15 +411,15 @@ impl Trains {
 
     /// Lowers the rate because we fill the path's queue: the arrival rate is the capacity.
     fn drain_queue(&mut self, measure: &Measure) {
-        (self.mode, self.proven) = (Mode::Up, Proven::default());
-        self.unchecked = 0;
+        let proven = core::mem::take(&mut self.proven).rate();
+        (self.mode, self.unchecked) = (Mode::Up, 0);
         // If the datagrams arrive stretched and the path's own loss is unknown, the lost datagrams
         // count as if they had arrived.
         let is_new = measure.is_stretched() && self.seen == 0.0;
         let came = if is_new { measure.paced } else { self.capacity(measure) };
         // Stalls of the hosts look like a queue and must not cost most of the rate, unless the rate
         // is a doubtful one anyway.
-        let least = if self.is_unsure { 0.0 } else { measure.left * 0.7 };
+        let least = if self.is_unsure { 0.0 } else { measure.left.max(proven) * 0.7 };
         let top = came.max(least);
         self.set_ceiling(top);
         let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };
@@ -518,7 +519,7 @@ impl RateController for Trains {
     fn start_at(&mut self, rate: Rate) {
         let rate = rate.as_bps() as f64;
         if self.mode == Mode::Up && (rate > self.rate || self.is_unsure) {
-            (self.blind, self.growth) = (false, NEAR);
+            (self.blind, self.is_unsure, self.growth) = (false, false, NEAR);
             self.set_rate(rate);
         }
     }

@@ -99,7 +99,8 @@ impl Replica {
         if self.revision.is_some_and(|had| revision < had) {
             return Err(Lie("a snapshot is older than the data before it"));
         }
-        if begun.is_some_and(|begun| (begun < revision) != is_first) {
+        let has_changed = |begun| if is_first { revision <= begun } else { revision != begun };
+        if begun.is_some_and(has_changed) {
             return Err(Lie("a snapshot changes its revision, or repeats its beginning"));
         }
         if entries.is_empty() && !is_last {

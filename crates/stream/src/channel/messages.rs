@@ -69,7 +69,8 @@ pub struct Publish {
     #[prost(fixed64, tag = "2")]
     pub run: u64,
     /// The link (from the same room at another server) that delivers the messages; 0 for a client
-    /// that sends its own messages. A link needs the right `link`.
+    /// that sends its own messages. Only a client with the right `link` in the server's list of
+    /// clients may set this.
     #[prost(fixed64, tag = "3")]
     pub link: u64,
     /// The cipher of the datagrams; empty if messages are sent over this stream.
@@ -114,7 +115,8 @@ pub struct Subscribe {
     /// first sends the last message of each key before this position.
     #[prost(uint64, tag = "5")]
     pub next: u64,
-    /// The link whose messages must not be sent back; 0 for none. A link needs the right `link`.
+    /// The link whose messages must not be sent back; 0 for none. Only a client with the right
+    /// `link` in the server's list of clients may set this.
     #[prost(fixed64, tag = "6")]
     pub link: u64,
     /// The cipher of the datagrams; empty if messages are sent over this stream.

@@ -93,7 +93,8 @@ pub struct ProbeCount {
     pub bytes: u64,
     /// Rate of arrivals in bits a second, from the first batch of datagrams to the last one; for a
     /// stream, from the first piece to the last one. The bytes of the first batch or piece do not
-    /// count. If all datagrams arrived in one batch: all their bytes divided by the time of sending.
+    /// count. If all datagrams arrived in one batch: all their bytes divided by the time of
+    /// sending.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after a datagram that was sent later.

@@ -22,13 +22,14 @@ pub(crate) struct Drained {
 }
 
 impl Drained {
-    /// Counts a chunk of `memory` bytes that the writer has taken. The sender may send `granted`
-    /// bytes of blocks in its place. Returns whether to notify the flow: true if at least half of
-    /// the flow's memory waited for the writer.
-    fn add(&self, memory: u64, granted: u64) -> bool {
-        let waited = self.waiting.fetch_sub(memory, Ordering::Relaxed);
+    /// Counts `granted` bytes of blocks that the sender may send in place of a written chunk.
+    fn add(&self, granted: u64) {
         self.bytes.fetch_add(granted, Ordering::Relaxed);
-        waited >= self.half.load(Ordering::Relaxed)
+    }
+
+    /// Whether at least half of the flow's memory waits for the writer.
+    fn is_half_full(&self) -> bool {
+        self.waiting().get() >= self.half.load(Ordering::Relaxed)
     }
 
     /// Returns the memory of the complete chunks that wait for the writer.
@@ -91,6 +92,13 @@ impl Arrived {
     }
 }
 
+/// Also a chunk that nobody needs waits no longer.
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        self.drained.waiting.fetch_sub(self.len as u64, Ordering::Relaxed);
+    }
+}
+
 pub(crate) struct Streamed {
     pub(crate) chunk: u64,
     pub(crate) content: Vec<u8>,
@@ -115,11 +123,12 @@ impl Content {
     /// flow that granted the memory.
     pub(crate) fn release(self, content: usize) -> bool {
         let Content::Datagrams(arrived) = self else { return false };
-        let (memory, granted) = (arrived.len as u64, arrived.granted(content));
-        let drained = arrived.drained.clone();
+        let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
+        let was_half_full = drained.is_half_full();
         // Free the buffer first, so that the next grant can use its memory.
         drop(arrived);
-        drained.add(memory, granted)
+        drained.add(granted);
+        was_half_full
     }
 }
 

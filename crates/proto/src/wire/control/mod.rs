@@ -5,10 +5,10 @@
 //! object's layout; the host that gets the message checks the rest, such as whether a segment
 //! exists.
 //!
-//! A segment is a part of the object. The first round of a segment sends all of the segment's
-//! blocks, and each later round sends the missing blocks. A slice is the range of blocks that a
-//! report covers. A run is a range of consecutive blocks. A buffer is a part of the object that
-//! NETBLT sends and confirms as a whole.
+//! A segment is a part of the object. The first round of a segment sends all blocks that the
+//! receiver needs, and each later round sends the missing blocks. A slice is the range of blocks
+//! that a report covers. A run is a range of consecutive blocks. A buffer is a part of the object
+//! that NETBLT sends and confirms as a whole.
 //!
 //! A message with lists or many numbers has its own file: [`report`], [`pulse`], [`progress`],
 //! [`error_rate`], [`selective`], [`buffers`], [`request`].
