@@ -417,9 +417,9 @@ pub(super) static FIG12: Experiment = Experiment {
               {-least [* flows | from simulated]} % lower, because all senders, the receiver and \
               the emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of \
               the datagrams are lost. With the paper's rules nothing is lost either ({most [* \
-              flows, by the paper's rules | loss] | 2} % at most), and the aggregate hardly depends on \
-              the number of flows: {1 flows, by the paper's rules} Mbit/s with one flow and {8 \
-              flows, by the paper's rules} with eight.",
+              flows, by the paper's rules | loss] | 2} % at most), and the aggregate hardly \
+              depends on the number of flows: {1 flows, by the paper's rules} Mbit/s with one \
+              flow and {8 flows, by the paper's rules} with eight.",
     set: Set::Full,
 };
 
