@@ -80,8 +80,10 @@ impl Resumed {
         let (highest, received) = (first.highest as f64, first.received as f64);
         let is_as_fast = |train: Train| train.bytes / train.span >= least;
         let is_fast = match first.train {
-            // A later train may have left at half of the remembered rate, so it can only confirm.
-            Some(train) if train.first.0 == 0 || is_as_fast(train) => is_as_fast(train),
+            Some(train) if is_as_fast(train) => true,
+            // A later train may have left at half of the remembered rate, so it contradicts
+            // nothing.
+            Some(train) if train.first.0 == 0 => false,
             // If half a train is missing beyond the remembered loss, the first train may be lost.
             _ => highest - received < highest * self.path.loss.get() + TRAIN_LEN as f64 / 2.0,
         };

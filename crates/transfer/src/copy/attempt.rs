@@ -53,7 +53,7 @@ use longhaul_text::CallOption;
 
 /// Interval of progress reports, and of checks whether the copy was cancelled, during the walk over
 /// the source and the recall of a first flight (data sent before the session is open).
-pub(super) const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(100);
 const THROUGH_SSH: &str = "the ssh channel";
 
 /// The attempts of a copy, one after the other.

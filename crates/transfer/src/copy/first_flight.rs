@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::time::Duration;
 
 use longhaul_net::access;
@@ -13,7 +12,7 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::registry;
 use longhaul_proto::time::Span;
 
-use super::attempt::{Attempt, TICK};
+use super::attempt::Attempt;
 use crate::error::Error;
 use crate::flow::payloads::Payloads;
 use crate::many::part::To;
@@ -26,7 +25,7 @@ use crate::roles::flight::{Flight, FlightSecret};
 use crate::roles::prepared::Description;
 use crate::roles::sending::FirstPass;
 use crate::roles::wire::{End, lost_or_fatal};
-use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
+use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms, ticking};
 use crate::session::random_u64;
 
 /// Time from the start of the handshake to the start of the first flight. The server keeps early
@@ -134,7 +133,9 @@ impl Attempt<'_> {
             return Ok((source, random_flow()));
         };
         if !is_right(&flight.terms, terms) || flight.has_lost_messages() {
-            let first = FirstPass::Payloads(self.recall(*flight).await?);
+            // Cancellation and the stall limit work even if the disk hangs.
+            let recalled = ticking(flight.recall(), || self.hooks.tick()).await?;
+            let first = FirstPass::Payloads(recalled.map_err(lost_or_fatal)?);
             return Ok((Some((description, first)), random_flow()));
         }
         self.first_flight.set(true);
@@ -142,18 +143,6 @@ impl Attempt<'_> {
         terms.transfer = flight.terms.transfer;
         let flow = flight.flow;
         Ok((Some((description, FirstPass::Flight(flight))), flow))
-    }
-
-    /// Recalls the flight. Cancellation and the stall limit work even if the disk hangs.
-    async fn recall(&self, flight: Flight) -> Result<Box<Payloads>, End> {
-        let mut recalled = pin!(flight.recall());
-        let mut tick = tokio::time::interval(TICK);
-        loop {
-            tokio::select! {
-                payloads = &mut recalled => return payloads.map_err(lost_or_fatal),
-                _ = tick.tick() => self.hooks.tick()?,
-            }
-        }
     }
 }
 

@@ -108,23 +108,12 @@ impl Outbox {
     }
 
     pub(crate) fn overflown(&self) -> Option<Overflow> {
-        self.level.overflown.get().copied()
-    }
-
-    /// Makes this outbox overflow too, because messages for it were dropped elsewhere.
-    pub(crate) fn overflow(&self, why: Overflow) {
-        self.level.overflow(why);
+        self.level.overflown()
     }
 
     /// Waits for an overflow. Cancel-safe.
     pub(crate) async fn overflows(&self) -> Overflow {
-        loop {
-            let overflows = self.level.overflows.notified();
-            if let Some(overflow) = self.overflown() {
-                return overflow;
-            }
-            overflows.await;
-        }
+        self.level.overflows().await
     }
 
     #[cfg(test)]
@@ -155,6 +144,20 @@ impl Level {
         let _ = self.overflown.set(why);
         self.overflows.notify_waiters();
     }
+
+    fn overflown(&self) -> Option<Overflow> {
+        self.overflown.get().copied()
+    }
+
+    async fn overflows(&self) -> Overflow {
+        loop {
+            let overflows = self.overflows.notified();
+            if let Some(overflow) = self.overflown() {
+                return overflow;
+            }
+            overflows.await;
+        }
+    }
 }
 
 impl Outflow {
@@ -170,7 +173,29 @@ impl Outflow {
 
     /// As [`Outbox::overflown`].
     pub(crate) fn overflown(&self) -> Option<Overflow> {
-        self.level.overflown.get().copied()
+        self.level.overflown()
+    }
+
+    /// Passes all messages on to `other`. If this queue overflows, `other` overflows too, because
+    /// messages were dropped.
+    pub(crate) async fn forward(mut self, other: Outbox) {
+        let level = self.level.clone();
+        loop {
+            tokio::select! {
+                biased;
+                overflow = level.overflows() => return other.level.overflow(overflow),
+                message = self.next() => match message {
+                    Some(message) => other.send(message),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Makes the queue overflow.
+    #[cfg(test)]
+    pub(crate) fn lose_messages(&self) {
+        self.level.overflow(Overflow::Unread);
     }
 }
 
@@ -276,6 +301,26 @@ mod tests {
         outbox.end();
         assert!(next(&mut outflow).is_some());
         assert_eq!(next(&mut outflow), None);
+    }
+
+    #[test]
+    fn forwarded_messages_reach_the_other_queue_and_so_does_an_overflow_without_a_further_message()
+    {
+        let budget = Budget::new(Bytes::mebi(64)).unwrap();
+        let forwarded = |len| {
+            let ((own, outflow), (other, mut read)) =
+                (Outbox::new(budget.messages()), Outbox::new(budget.messages()));
+            own.send(piece(len));
+            let overflown = own.overflown();
+            // An overflow ends the wait although the sender is still there.
+            let held = overflown.map(|_| own);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(outflow.forward(other.clone()));
+            assert_eq!(other.overflown(), overflown);
+            drop((held, other));
+            next(&mut read).is_some()
+        };
+        assert!(forwarded(1) && !forwarded(80 << 20));
     }
 
     #[test]

@@ -26,8 +26,6 @@ use super::lost_thread;
 use super::prepared::Description;
 use super::terms::{Terms, layout};
 use super::wire::{INLET, Wire};
-#[cfg(test)]
-use crate::control::Digests;
 use crate::control::Message;
 use crate::counters::Counters;
 use crate::counters::board::Board;
@@ -82,8 +80,8 @@ pub(crate) struct Flight {
     port: PortHandle,
     running: Option<(Sender<SendCommand>, Done)>,
     events: Option<(mpsc::UnboundedSender<SenderEvent>, mpsc::UnboundedReceiver<SenderEvent>)>,
-    /// The flow's messages by stream: both ends of their queue, and those by datagram.
-    messages: Option<(Outbox, Outflow, mpsc::Receiver<Message>)>,
+    /// The flow's messages by stream, and those by datagram.
+    messages: Option<(Outflow, mpsc::Receiver<Message>)>,
 }
 
 /// A first flight that became the first pass (a run over the missing chunks) of a transfer.
@@ -140,7 +138,7 @@ impl Flight {
         let ends = FlowEnds {
             port: port.clone(),
             path: Some(Path::from(to)),
-            outbox: outbox.clone(),
+            outbox,
             inlet,
             board,
             earlier: Counters::default(),
@@ -148,13 +146,13 @@ impl Flight {
             receipts: Some(Receipts::of(flow)?),
         };
         let running = Some(ends.begin(&terms, core, (flow, layout, datagram), *payloads)?);
-        let (events, messages) = (Some((events_end, events)), Some((outbox, outflow, heard)));
+        let (events, messages) = (Some((events_end, events)), Some((outflow, heard)));
         Ok(Flight { terms, flow, layout, port, running, events, messages })
     }
 
     /// Whether messages were dropped, because too many wait for the session.
     pub(crate) fn has_lost_messages(&self) -> bool {
-        self.messages.as_ref().is_none_or(|(outbox, ..)| outbox.overflown().is_some())
+        self.messages.as_ref().is_none_or(|(outflow, _)| outflow.overflown().is_some())
     }
 
     /// Ends the flow, and returns the payloads for another one. The flow's messages are lost, so
@@ -168,14 +166,9 @@ impl Flight {
         Ok(Box::new(payloads))
     }
 
-    /// Lets more messages wait than an outbox holds.
     #[cfg(test)]
-    pub(super) fn fill_messages(&self) {
-        let (outbox, ..) = self.messages.as_ref().expect("it is not adopted");
-        while outbox.overflown().is_none() {
-            let values = vec![0; 8 << 20];
-            outbox.send(Message::Digests(Digests { chunks: Vec::new(), values }));
-        }
+    pub(super) fn lose_messages(&self) {
+        self.messages.as_ref().expect("it is not adopted").0.lose_messages();
     }
 
     /// Waits until a file has failed.
@@ -188,18 +181,9 @@ impl Flight {
     /// Connects the flow with the session. The messages that the flow has sent so far follow those
     /// that are in the outbox of `wire` already.
     pub(super) fn adopt(mut self, wire: &Wire) -> Option<Adopted> {
-        let (own, mut outflow, mut heard) = self.messages.take()?;
-        let (outbox, inlet) = (wire.outbox().clone(), wire.inlet());
-        drop(own);
-        let forwarding = spawn_local(async move {
-            while let Some(message) = outflow.next().await {
-                outbox.send(message);
-                if let Some(overflow) = outflow.overflown() {
-                    // Messages were dropped, so the session must end.
-                    outbox.overflow(overflow);
-                }
-            }
-        });
+        let (outflow, mut heard) = self.messages.take()?;
+        let inlet = wire.inlet();
+        let forwarding = spawn_local(outflow.forward(wire.outbox().clone()));
         spawn_local(async move {
             while let Some(message) = heard.recv().await {
                 // As in `Feedback`: a message that finds the queue full also arrives by the stream.

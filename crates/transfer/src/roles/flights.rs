@@ -233,7 +233,7 @@ fn a_flight_whose_messages_find_no_memory_ends_the_session() {
         let address = to.socket().local_addr();
         let (_folder, _, flight) = start(&terms, address, from.handle(), Arc::default());
         assert!(!flight.has_lost_messages());
-        flight.fill_messages();
+        flight.lose_messages();
         assert!(flight.has_lost_messages());
         let mut wire = Wire::new(near, MessageCharge::alone());
         let _adopted = flight.adopt(&wire).expect("it runs");

@@ -45,6 +45,7 @@ mod turns;
 pub(crate) mod wire;
 
 use std::ops::Range;
+use std::pin::pin;
 use std::time::Duration;
 
 use longhaul_proto::time::Span;
@@ -72,6 +73,24 @@ pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
         Some(ErrorKind::Stalled) => Duration::from_secs(1),
         Some(ErrorKind::Cancelled) => Duration::from_secs(10),
         _ => Duration::from_secs(60),
+    }
+}
+
+/// Interval of [`Hooks::tick`] and of status messages to the other end.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Waits for `work`. Meanwhile `tick` is called at intervals of [`TICK`]; its error ends the wait.
+pub(crate) async fn ticking<T>(
+    work: impl Future<Output = T>,
+    mut tick: impl FnMut() -> Result<(), End>,
+) -> Result<T, End> {
+    let mut work = pin!(work);
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok(done),
+            _ = ticks.tick() => tick()?,
+        }
     }
 }
 

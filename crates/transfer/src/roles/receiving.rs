@@ -19,7 +19,7 @@ use super::room::{RoomRequest, room_for_chunk};
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, There, Whence, closing, limits, listing};
+use super::{Hooks, TICK, There, Whence, closing, limits, listing};
 use crate::control::{
     Card, ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan,
     Ranges, Status,
@@ -38,8 +38,6 @@ use crate::write::jobs::{Job, Jobs, WriterEvent};
 use crate::write::skip::{blocks_of, blocks_within, tidy, without};
 use longhaul_files::{CHUNK, ListMemory, Mark};
 
-/// Interval of status messages to the other end.
-const TICK: Duration = Duration::from_millis(100);
 /// How long a client may take from the request to its offer. A server may take longer, and sends
 /// signs of life.
 const OFFER: Duration = Duration::from_secs(600);

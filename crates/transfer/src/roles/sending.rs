@@ -3,7 +3,6 @@
 //! comes from replicas, a *lease* says which chunks this end has to send.
 
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use super::prepared::Description;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, There, Whence, closing, listing, lost_thread};
+use super::{Hooks, TICK, There, Whence, closing, listing, lost_thread, ticking};
 use crate::control::{Heard, Message, Outcome, Pass, Plan};
 use crate::counters::board::Board;
 use crate::counters::thread_time;
@@ -39,8 +38,6 @@ use longhaul_files::{Manifest, VirtualObject};
 
 /// Maximum number of passes that repeat chunks whose verification or sync failed.
 const MAX_REPEATS: u32 = 3;
-/// Interval of status messages to the other end.
-const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for the first additional stream. The copy also works without it.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
 /// How long to wait for each further stream; two round trips if they take longer.
@@ -540,14 +537,9 @@ impl Running<'_, '_> {
 
     /// Ends the current pass and returns its payloads. Calls `tick` while a disk blocks the pass.
     async fn take_payloads(&mut self) -> Result<Payloads, End> {
-        let mut stopped = pin!(self.stop());
-        let mut tick = tokio::time::interval(TICK);
-        loop {
-            tokio::select! {
-                payloads = &mut stopped => return Ok(payloads.ok_or_else(lost_thread)?),
-                _ = tick.tick() => self.tick()?,
-            }
-        }
+        let stopped = self.stop();
+        let payloads = ticking(stopped, || self.tick()).await?;
+        Ok(payloads.ok_or_else(lost_thread)?)
     }
 
     /// Ends the current pass; the future returns its payloads.

@@ -81,13 +81,20 @@ fn repairs_and_symbols_exceed_the_expected_losses_by_at_most_0_75_percent() {
     assert_eq!(out.run().len(), 6);
 }
 
-#[test]
-fn a_segment_takes_half_of_the_datagrams_that_segments_without_symbols_leave() {
+/// A sender of ten segments of 400 blocks that learns of the loss after 600 blocks and then sends
+/// on.
+fn sent_on() -> Out {
     let setup = Setup { grant: Bytes::new(600_000), ..coded(4_000, 400, 200) };
     let mut out = sender(&setup);
     out.run();
     hear_of_loss(&mut out, 600);
     out.run();
+    out
+}
+
+#[test]
+fn a_segment_takes_half_of_the_datagrams_that_segments_without_symbols_leave() {
+    let out = sent_on();
     let symbols_of = |segment| {
         let symbol = |block: &&Block| block.segment == segment && block.index >= 400;
         out.sent.iter().filter(symbol).count()
@@ -144,11 +151,7 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
 
 #[test]
 fn segments_whose_repairs_arrive_before_the_last_block_have_no_symbols() {
-    let setup = Setup { grant: Bytes::new(600_000), ..coded(4_000, 400, 200) };
-    let mut out = sender(&setup);
-    out.run();
-    hear_of_loss(&mut out, 600);
-    out.run();
+    let out = sent_on();
     // A repair arrives 125 ms after its round's end: a round trip and 25 ms of waiting for late
     // data. At 100 Mbit/s and 1,032 bytes a datagram the sender sends 1,514 blocks in that time,
     // so only the last four segments have symbols.
