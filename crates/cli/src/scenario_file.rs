@@ -32,8 +32,11 @@ pub(crate) fn parse(
     // A scenario from somebody else could name a pipe that blocks forever, so pipes are refused.
     let trace = |file: &str| read(&folder.join(file), MOST_TRACE, |kind| kind.is_file());
     let reading = Reading { settings, trace: &trace };
-    Scenario::parse(&name, text, &reading)
-        .map_err(|error| Error::new(ErrorKind::Usage, format!("{}: {error}", path.display())))
+    Scenario::parse(&name, text, &reading).map_err(|error| {
+        // The line in `error` has the file's value, so the settings must be named too.
+        let of: String = settings.iter().map(|(key, value)| format!(", {key}={value}")).collect();
+        Error::new(ErrorKind::Usage, format!("{}{of}: {error}", path.display()))
+    })
 }
 
 /// The file must have at most `most` bytes, and its type must fit.
@@ -94,5 +97,16 @@ mod tests {
         let error = parse(&folder.path().join("a.toml"), scenario, &[]).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Usage);
         assert!(error.what.contains("line 3: /dev/zero: it is a device"), "{}", error.what);
+    }
+
+    #[test]
+    fn the_error_for_an_invalid_setting_names_its_key_and_value() {
+        let scenario = "[topology]\nkind = \"pair\"\n\n[[flow]]\nname = \"copy\"\nfrom = \"a\"\n\
+            to = \"b\"\nprotocol = \"rbudp\"\nsize = \"1MB\"\nrate = \"900M\"\n";
+        let settings = [("flow.copy.rate".to_owned(), "0".to_owned())];
+        assert!(parse(Path::new("wan.toml"), scenario, &[]).is_ok());
+        let error = parse(Path::new("wan.toml"), scenario, &settings).unwrap_err();
+        let expected = "wan.toml, flow.copy.rate=0: line 4: flow copy has a rate of zero";
+        assert_eq!(error.what, expected);
     }
 }
