@@ -139,7 +139,7 @@ impl Reader {
         let (own, server) = (shell("own"), shell("server"));
         let data = at("data").display().to_string();
         let places = vec![
-            ("/srv/data", data),
+            ("~/data", data),
             ("ID,", format!("{},", own.host.id)),
             ("127.0.0.1:8080", "127.0.0.1:0".to_owned()),
             ("127.0.0.1:7719", "127.0.0.1:0".to_owned()),
@@ -270,7 +270,7 @@ fn run_page(folder: &Path, commands: &[String]) -> Ended {
     let serve = steps.find(|step| step.command.starts_with("longhaul serve "));
     let serve = serve.expect("the page starts a server").command;
     // The page's command, with a free port and a real id.
-    let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
+    let words = serve.replace("ID", &client.id).replace("~/data", ".");
     let words = words.strip_prefix("longhaul serve ").expect("the step was found by this prefix");
     let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
     let server = Server::start_as(command.args(words.split(' ')).current_dir(folder));
