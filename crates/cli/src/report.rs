@@ -348,7 +348,9 @@ fn refused(summary: &Summary) -> Option<String> {
 fn bound(by: BoundBy) -> &'static str {
     match by {
         BoundBy::Path => "by the path: it was full",
-        BoundBy::RateOption => "by --rate or --bwlimit: raise it if the path has room",
+        BoundBy::RateOption => {
+            "by --rate, --bwlimit or --receive-rate: raise it if the path has room"
+        }
         BoundBy::SenderCpu => {
             "by the sending host's CPU: larger packets (MTU 9000), or a faster core, would help"
         }
@@ -446,7 +448,7 @@ pub(crate) mod tests {
                 "  lost     on the path 1.00 % (2100), in the receiver's socket buffer \
                  0.02 % (50), of 210500 datagrams",
                 "  resent   2166 blocks in 3 rounds, 16 duplicates received, waste 1.04 %",
-                "  bound    by --rate or --bwlimit: raise it if the path has room",
+                "  bound    by --rate, --bwlimit or --receive-rate: raise it if the path has room",
             ]
         );
     }
@@ -475,8 +477,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_summary_has_two_lines_by_default_and_one_for_a_very_short_copy() {
-        let bound = "  bound    by --rate or --bwlimit: raise it if the path has room; lost on the \
-                     path 1.00 %, at the receiver 0.02 %";
+        let bound = "  bound    by --rate, --bwlimit or --receive-rate: raise it if the path has \
+                     room; lost on the path 1.00 %, at the receiver 0.02 %";
         let said = lines(&example(), Kind::Copy, false);
         assert_eq!(
             said,

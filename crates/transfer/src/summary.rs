@@ -16,7 +16,7 @@ pub use longhaul_net::socket::Segments;
 pub enum BoundBy {
     /// The path's capacity.
     Path,
-    /// `--rate` or `--bwlimit`.
+    /// `--rate`, `--bwlimit` or `--receive-rate`.
     RateOption,
     /// The sending host's CPU.
     SenderCpu,

@@ -124,6 +124,9 @@ fn a_local_copy_handles_checksums_filters_file_lists_and_missing_folders() {
     write(&here.at("list"), b"y.tmp\nmissing\n");
     here.cp(&["--files-from=list", "t", "listed"]).is(8, &["missing", "1 file FAILED"]);
     assert_eq!(names(&here.at("listed")), ["y.tmp"]);
+    write(&here.at("t/missing"), b"found");
+    here.cp(&["--files-from=list", "t", "listed"]).summary();
+    assert_eq!(names(&here.at("listed")), ["missing", "y.tmp"]);
     here.cp(&["missing", "other"]).is(4, &["cannot read missing"]);
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::rig::{Child, Pair, Server, Skipped, need, skip, write};
+use crate::rig::{Child, Pair, Server, Skipped, assert_same, need, skip, write};
 
 pub(super) const NOBODY: u32 = 65_534;
 
@@ -78,6 +78,13 @@ fn files_without_permission_at_the_client_are_named_and_the_rest_is_copied() {
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
     assert_eq!(fs::read(pair.there.join("tree/open")).unwrap(), b"open");
     assert!(!pair.there.join("tree/shut").exists());
+    let new = || cp(&[&"-r", &"tree", &pair.at("new")]);
+    new().is(8, &named);
+    set_mode(&pair.here.join("tree/shut"), 0o644);
+    set_mode(&pair.here.join("tree/cell"), 0o755);
+    // The same command completes the copy, in the same folder.
+    new().summary();
+    assert_same(&pair.here.join("tree"), &pair.there.join("new"));
     write(&pair.there.join("file"), b"f");
     set_mode(&pair.here, 0o555);
     cp(&[&pair.at("file"), &"new"]).is(4, &["new", "Permission denied"]);

@@ -84,8 +84,6 @@ pub(super) struct Extra {
     filters: CompiledFilters,
     most: Option<u64>,
     age: Option<Age>,
-    /// Whether the source failed to read something, so its list may lack existing names.
-    pub(super) is_incomplete: bool,
     /// When this copy began, by the clock of the destination's file system, before the first write
     /// of its first attempt.
     begun: Option<FileTime>,
@@ -114,7 +112,7 @@ impl Extra {
         }
         let filters = CompiledFilters::new(&delete.filters)?;
         let (most, age) = (delete.most, delete.age);
-        Ok(Extra { filters, most, age, is_incomplete: false, begun: None })
+        Ok(Extra { filters, most, age, begun: None })
     }
 
     fn check(&self, manifest: &Manifest, planned: &Deleted, place: &Place) -> Result<(), Error> {
@@ -162,17 +160,21 @@ fn pass_tick(file: &dyn File, begun: FileTime, most: u64) -> io::Result<bool> {
 }
 
 impl Sink {
-    /// Records that the source's list may lack existing names, so that this copy removes nothing.
+    /// Records that the source failed to read something, so its list may lack existing names. This
+    /// copy then removes nothing, and a repeated copy writes into the same folder.
     pub fn source_is_incomplete(&mut self) {
-        if let Some(extra) = &mut self.extra {
-            extra.is_incomplete = true;
-        }
+        self.is_incomplete = true;
+    }
+
+    /// Whether an entry failed or the source's list is incomplete.
+    pub(super) fn lacks_entries(&self) -> bool {
+        self.is_incomplete || !self.failures.is_empty()
     }
 
     /// Returns whether a requested removal is not allowed because an entry failed or the source's
     /// list is incomplete.
     pub fn keeps_extra(&self) -> bool {
-        self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
+        self.extra.is_some() && self.lacks_entries()
     }
 
     /// Records when this copy began: the change time of a temporary file that is removed at once,

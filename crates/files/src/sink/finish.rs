@@ -194,10 +194,10 @@ impl Sink {
         self.keep.apply_to_folder(self.ground.folder(number)?, entry)
     }
 
-    /// Syncs the names; returns the mark if nothing failed.
+    /// Syncs the names; returns the mark if nothing failed, neither here nor at the source.
     fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
         self.sync_names()?;
-        if !self.failures.is_empty() {
+        if self.lacks_entries() {
             return Ok(None);
         }
         Ok(self.ground.take_mark())

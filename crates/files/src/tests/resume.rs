@@ -297,6 +297,20 @@ fn a_repeat_of_a_copy_whose_client_missed_the_end_goes_to_the_same_place() {
 }
 
 #[test]
+fn a_copy_whose_source_could_not_be_read_goes_to_the_same_place_when_repeated() {
+    let ends = ends();
+    write(ends.from.join("x/y"), b"y");
+    let (x, new) = (ends.from.join("x"), ends.to.join("new"));
+    let start = || Copy::open(source(&[&x]), &ambient(&new), &SinkOptions::default()).unwrap();
+    let mut copy = start();
+    copy.sink.source_is_incomplete();
+    assert_eq!(copy.run().unwrap().files, 1);
+    start().run().unwrap();
+    assert_eq!(tree(&x), tree(&new));
+    assert!(remains(&ends.to).is_empty());
+}
+
+#[test]
 fn an_early_end_reports_the_number_of_unfinished_files() {
     let ends = ends();
     write(ends.from.join("big"), &content(LARGE, 1));

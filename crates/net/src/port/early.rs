@@ -54,8 +54,10 @@ pub(super) enum EarlyVerdict {
     Held,
     /// Dropped because of the limits.
     Full,
-    /// Dropped because its flow has ended, because neither its flow nor its address is expected, or
-    /// because the flow id belongs to another address.
+    /// Dropped because its flow has ended.
+    Late,
+    /// Dropped because neither its flow nor its address is expected, or because the flow id belongs
+    /// to another address.
     Foreign,
 }
 
@@ -210,7 +212,10 @@ impl EarlyDatagrams {
             let ours = *address == from && now <= *until;
             return if ours { Ok(true) } else { Err(EarlyVerdict::Foreign) };
         }
-        if self.ended.contains(&flow) || !self.expects(now, from) {
+        if self.ended.contains(&flow) {
+            return Err(EarlyVerdict::Late);
+        }
+        if !self.expects(now, from) {
             return Err(EarlyVerdict::Foreign);
         }
         let open = self.shares.get(&Network::of(from)).map_or(0, |share| share.flows);
@@ -434,8 +439,8 @@ mod tests {
             hold.end(FlowId(flow));
         }
         assert_eq!(hold.ended.len(), ENDED);
-        let foreign = |flow: &u32| offer(&mut hold, START, *flow, 1, 100) == EarlyVerdict::Foreign;
-        assert_eq!((1..=ENDED as u32).filter(foreign).count(), ENDED);
+        let late = |flow: &u32| offer(&mut hold, START, *flow, 1, 100) == EarlyVerdict::Late;
+        assert_eq!((1..=ENDED as u32).filter(late).count(), ENDED);
         assert_eq!(offer(&mut hold, START, 5_000, 1, 100), EarlyVerdict::Held);
         // An announced flow may have the id of an ended one.
         hold.announce(START, FlowId(7), address(1));

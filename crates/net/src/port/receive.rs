@@ -321,6 +321,7 @@ impl ReceiveLoop {
         match self.early.offer(message.at, header, message.path, bytes) {
             EarlyVerdict::Held => tally.held += 1,
             EarlyVerdict::Full => tally.dropped += 1,
+            EarlyVerdict::Late => {}
             EarlyVerdict::Foreign => tally.foreign += 1,
         }
     }

@@ -3,6 +3,7 @@
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::endpoint::{Origin, ReceiveCapacity};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -51,7 +52,10 @@ pub(super) fn summary(
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_measurable = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
-    let bound_by = is_measurable.then(|| find_bound(attempt, elapsed, finished.fixed_rate));
+    let receives = attempt.capacity();
+    let is_limited = |of: ReceiveCapacity| matches!(of.origin, Origin::Given | Origin::Limit);
+    let fixed_rate = finished.fixed_rate || receives.is_some_and(is_limited);
+    let bound_by = is_measurable.then(|| find_bound(attempt, elapsed, fixed_rate));
     let last_block = last_block(attempt, &finished, sender.rtt);
     let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
     let (accounting, found) = (SenderAccounting::from(&sender), sender.found);
@@ -94,7 +98,7 @@ pub(super) fn summary(
         verified: !fake && !options.dry_run && failed_files == 0 && unread_files == 0,
         cpu: process_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs().times)),
-        receives: attempt.capacity(),
+        receives,
         ..Summary::default()
     })
 }

@@ -158,7 +158,7 @@ impl Copies {
         end: &mut FlowEnd,
     ) -> Result<(), String> {
         let Some(server) = self.servers.get(&run.flow.to) else {
-            return Err("not run: a real copy must end; set size or lasts".into());
+            return Err("no server was started for this copy".into());
         };
         let text = |error: &dyn std::fmt::Display| error.to_string();
         // The server listens on IPv4 only; by name, the client would first wait 250 ms for IPv6.

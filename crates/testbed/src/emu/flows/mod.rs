@@ -127,16 +127,15 @@ impl<'e> Flows<'e> {
         scenario.flows.iter().any(|flow| !matches!(flow.traffic, Traffic::Command(_)))
     }
 
-    /// Runs each flow at its time after `began`, until all flows with a size or a duration have
-    /// ended, or until `stop`. Returns the results in the scenario's order. The links' schedules
-    /// start with this call.
+    /// Runs each flow at its time after `began`, except commands and copies without an end, until
+    /// all flows with a size or a duration have ended, or until `stop`. Returns the results in the
+    /// scenario's order. The links' schedules start with this call.
     pub fn run(&self, began: Instant, stop: &Stop) -> Vec<FlowEnd> {
         // The schedules must not count the preparation. The call fails only if the emulation has
         // ended, and then the flows fail too.
         let _ = self.emulation.begin_schedules();
         let flows = self.scenario.flows.iter().enumerate();
-        let flows: Vec<_> =
-            flows.filter(|(_, flow)| !matches!(flow.traffic, Traffic::Command(_))).collect();
+        let flows: Vec<_> = flows.filter(|(_, flow)| can_run(flow)).collect();
         let can_end = |flow: &Flow| !matches!(flow.amount, Amount::Endless);
         let open = AtomicUsize::new(flows.iter().filter(|(_, flow)| can_end(flow)).count());
         thread::scope(|scope| {
@@ -178,6 +177,16 @@ impl<'e> Flows<'e> {
         };
         end.error = done.err();
         end
+    }
+}
+
+/// Whether [`Flows::run`] runs the flow.
+fn can_run(flow: &Flow) -> bool {
+    match flow.traffic {
+        Traffic::Command(_) => false,
+        // `absent` names copies without an end.
+        Traffic::Protocol(_) => flow.amount != Amount::Endless,
+        Traffic::Tcp(_) | Traffic::Udp(_) | Traffic::Mice(_) => true,
     }
 }
 
