@@ -371,7 +371,7 @@ const DIFFERS: &str = "There is no paper. The simulator's hosts take no processi
 
 pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
-    title: "The automatic mode, the short form: every twelfth cell, one seed",
+    title: "The automatic mode, the short form: a twelfth of the paths and conditions, one seed",
     source: "No paper: the benchmark of the automatic mode",
     setup: "This page has every twelfth cell (a path under one condition) of \
             [auto-grid](auto-grid.md), with one seed. That page explains the words of the tables: \

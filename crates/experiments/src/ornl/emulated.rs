@@ -342,7 +342,7 @@ pub(super) static FILE: Experiment = Experiment {
               The study's FOBS waited until each chunk of 100 MiB was written, and sent data again \
               meanwhile (the study: 79.9 Mbit/s without that wait). The study's Tsunami requested \
               the same blocks repeatedly, and sent the last one 1616 times. Datagrams carry \
-              1440 bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
+              1440 bytes here, so 149,063 are needed (the study: 146,220 to 146,421).",
     learned: "Many of the study's results describe its programs, not the protocols. Here the \
               protocols repeat few packets beyond those that the path dropped. Tsunami repeats \
               {Tsunami | retransmitted} packets (the study's Tsunami 207,317), and in all four \

@@ -159,7 +159,7 @@ pub(super) static LBL: Experiment = Experiment {
               cannot be compared. Our FOBS lists the missing packets in each acknowledgement, and \
               a repair waits while the receiver has no room, so about 4,700 drops of the bad day \
               are reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 \
-              bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
+              bytes here, so 149,063 are needed (the study: 146,220 to 146,421).",
     learned: "If the disk is slower than the path, FOBS, SABUL and Tsunami run at the disk's rate, \
               within half a per cent. On the good day FOBS, SABUL and Tsunami have {FOBS, best \
               case | 1} Mbit/s each. The study's programs had {100 - 100 * [SABUL, best case | \

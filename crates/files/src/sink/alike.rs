@@ -13,61 +13,86 @@ use crate::{Manifest, names};
 /// Entries whose name may be the name of an earlier entry.
 #[derive(Debug)]
 pub(super) struct Alike {
-    /// Maps the number of each such entry to the number of the earlier entry in the same folder.
-    earlier: BTreeMap<u32, u32>,
+    /// Maps the number of each such entry to the numbers of earlier entries in the same folder: the
+    /// first one with the same name by each rule of [`RULES`].
+    earlier: BTreeMap<u32, Vec<u32>>,
     /// Folders that distinguish case, by the numbers of their entries (`None` is the base folder).
     distinguish: BTreeSet<Option<u32>>,
 }
+
+/// How file systems ignore case: ASCII letters only, one character for each character, or also
+/// characters for which several others stand, such as ß and SS.
+const RULES: [fn(&str) -> String; 3] = [
+    |name| name.to_ascii_lowercase(),
+    |name| name.to_lowercase(),
+    // The three steps make ẞ, ß and SS equal: ẞ → ß → SS → ss.
+    |name| name.to_lowercase().to_uppercase().to_lowercase(),
+];
 
 impl Alike {
     pub(super) fn new(manifest: &Manifest) -> Alike {
         let random = RandomState::new();
         let count = manifest.entries().len() as u32;
-        let hash = |number: u32| {
-            let parent = manifest.entries()[number as usize].parent();
-            (hash_of(&random, parent, manifest.name(number)), number)
-        };
-        let mut hashes: Vec<(u64, u32)> = (0..count).map(hash).collect();
-        hashes.sort_unstable();
-        let alike = hashes.chunk_by(|(one, _), (other, _)| one == other);
-        let earlier =
-            alike.flat_map(|alike| alike[1..].iter().map(|(_, number)| (*number, alike[0].1)));
-        Alike { earlier: earlier.collect(), distinguish: BTreeSet::new() }
+        let mut earlier = BTreeMap::<u32, Vec<u32>>::new();
+        // For ASCII names all rules are equal.
+        let is_ascii = (0..count).all(|number| manifest.name(number).is_ascii());
+        for rule in &RULES[..if is_ascii { 1 } else { RULES.len() }] {
+            let hash = |number: u32| {
+                let parent = manifest.entries()[number as usize].parent();
+                (hash_of(&random, *rule, parent, manifest.name(number)), number)
+            };
+            let mut hashes: Vec<(u64, u32)> = (0..count).map(hash).collect();
+            hashes.sort_unstable();
+            for alike in hashes.chunk_by(|(one, _), (other, _)| one == other) {
+                for (_, number) in &alike[1..] {
+                    let firsts = earlier.entry(*number).or_default();
+                    if !firsts.contains(&alike[0].1) {
+                        firsts.push(alike[0].1);
+                    }
+                }
+            }
+        }
+        Alike { earlier, distinguish: BTreeSet::new() }
     }
 
     /// Fails if the file system of the destination takes the name of entry `number` for the name of
     /// an earlier entry.
     pub(super) fn check(&mut self, ground: &mut Ground, number: u32) -> io::Result<()> {
-        let Some(first) = self.earlier.get(&number) else { return Ok(()) };
+        let Some(firsts) = self.earlier.get(&number) else { return Ok(()) };
         let manifest = ground.manifest.clone();
         let parent = manifest.entries()[number as usize].parent();
-        if self.distinguish.contains(&parent) {
-            return Ok(());
-        }
-        let (first, name) = (manifest.name(*first), manifest.name(number));
-        // In a folder that may not be written, no file can replace another.
-        let Ok(is_one) = is_one_name(ground.at(number)?.0, first, name) else { return Ok(()) };
-        if is_one {
-            let what = "its name differs only in case from another name of this copy, and the \
-                        destination ignores case";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
-        }
-        if first.eq_ignore_ascii_case(name) {
-            self.distinguish.insert(parent);
+        for first in firsts {
+            if self.distinguish.contains(&parent) {
+                return Ok(());
+            }
+            let (first, name) = (manifest.name(*first), manifest.name(number));
+            // In a folder that may not be written, no file can replace another.
+            let Ok(is_one) = is_one_name(ground.at(number)?.0, first, name) else { return Ok(()) };
+            if is_one {
+                let what = "its name differs only in case from another name of this copy, and the \
+                            destination ignores case";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+            }
+            if first.eq_ignore_ascii_case(name) {
+                self.distinguish.insert(parent);
+            }
         }
         Ok(())
     }
 }
 
-/// Hashes a name so that names that differ only in case have equal hashes.
-fn hash_of(random: &RandomState, parent: Option<u32>, name: &[u8]) -> u64 {
+/// Hashes a name so that names that are equal by `rule` have equal hashes.
+fn hash_of(
+    random: &RandomState,
+    rule: fn(&str) -> String,
+    parent: Option<u32>,
+    name: &[u8],
+) -> u64 {
     let mut hasher = random.build_hasher();
     parent.hash(&mut hasher);
     match str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => {
-            // The three steps make ẞ, ß and SS equal: ẞ → ß → SS → ss.
-            let folded = text.to_lowercase().to_uppercase().to_lowercase();
-            folded.bytes().for_each(|byte| hasher.write_u8(byte));
+            rule(text).bytes().for_each(|byte| hasher.write_u8(byte));
         }
         _ => name.iter().for_each(|byte| hasher.write_u8(byte.to_ascii_lowercase())),
     }

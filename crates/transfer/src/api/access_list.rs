@@ -20,7 +20,8 @@ pub fn parse(entry: &str) -> Result<Allow, Error> {
     Ok(allow::parse(entry)?)
 }
 
-/// Reads the list in the file at `path`: one entry per line; `#` starts a comment.
+/// Reads the list in the file at `path`: one entry per line. A `#` at the start of
+/// a line, or after a space or tab, starts a comment.
 ///
 /// # Errors
 /// The file cannot be read, somebody else can change it, or a line is not an entry or repeats an

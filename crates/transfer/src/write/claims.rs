@@ -1,5 +1,5 @@
 //! Claims of names by several sources that are copied into one folder: no two sources may write the
-//! same name.
+//! same file or link. Several sources may have the same folder.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
