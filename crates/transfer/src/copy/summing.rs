@@ -52,10 +52,7 @@ pub(super) fn summary(
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_measurable = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
-    let receives = attempt.capacity();
-    let is_limited = |of: ReceiveCapacity| matches!(of.origin, Origin::Given | Origin::Limit);
-    let fixed_rate = finished.fixed_rate || receives.is_some_and(is_limited);
-    let bound_by = is_measurable.then(|| find_bound(attempt, elapsed, fixed_rate));
+    let bound_by = is_measurable.then(|| find_bound(attempt, elapsed, finished.fixed_rate));
     let last_block = last_block(attempt, &finished, sender.rtt);
     let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
     let (accounting, found) = (SenderAccounting::from(&sender), sender.found);
@@ -98,7 +95,7 @@ pub(super) fn summary(
         verified: !fake && !options.dry_run && failed_files == 0 && unread_files == 0,
         cpu: process_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs().times)),
-        receives,
+        receives: attempt.capacity(),
         ..Summary::default()
     })
 }
@@ -164,6 +161,8 @@ fn find_bound(attempt: &Attempt<'_>, elapsed: Span, fixed_rate: bool) -> BoundBy
     let (mut from, mut to) = attempt.hooks.ends();
     let state = attempt.hooks.state.borrow();
     let connected = state.observed.join_all(&mut from, &mut to, elapsed);
+    let is_limited = |of: ReceiveCapacity| matches!(of.origin, Origin::Given | Origin::Limit);
+    let fixed_rate = fixed_rate || attempt.capacity().is_some_and(is_limited);
     let ends = Ends { from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
     ends.bound(connected)
 }
