@@ -126,8 +126,8 @@ impl Hooks for ServerHooks {
     }
 
     fn held(&self, held: &Held) {
-        let (path, seconds) = (held.path.clone(), held.patience.as_secs() as u32);
-        self.outbox.send(Message::Held(control::Held { path, seconds }));
+        let held = control::Held::new(held.path.clone(), held.patience);
+        self.outbox.send(Message::Held(held));
     }
 
     fn warn(&self, text: String) {
