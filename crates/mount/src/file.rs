@@ -34,9 +34,9 @@ impl Version {
 
 pub(crate) struct OpenFile {
     path: PathBuf,
-    /// The number of this version in the cache.
+    /// The number of this version's inode, which also names the version in the cache.
     number: u64,
-    pub(crate) version: Version,
+    version: Version,
     host: Arc<Host>,
     cache: Arc<Cache>,
     /// The file at the host, and the number of its connection; replaced after a lost connection.

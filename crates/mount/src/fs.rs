@@ -18,7 +18,7 @@ use longhaul_transfer::api::{NameKind, Named};
 use tokio::runtime::Handle;
 
 use crate::cache::Cache;
-use crate::file::OpenFile;
+use crate::file::{OpenFile, Version};
 use crate::host::{Failed, Host, Retry};
 use crate::tree::{Listing, Tree, number};
 
@@ -106,20 +106,18 @@ impl Inner {
         self.handles.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn open(&self, inode: u64) -> Result<(u64, bool), Failed> {
-        let path = self.tree.path(inode)?;
+    async fn open(&self, inode: u64) -> Result<u64, Failed> {
+        let (path, known) = (self.tree.path(inode)?, self.tree.known(inode)?);
         let remote = self.host.open(&path, &mut Retry::default()).await?;
-        let version = crate::file::Version::of(&remote.0);
-        let stamp = [
-            version.size.to_le_bytes(),
-            version.modified.seconds.to_le_bytes(),
-            u64::from(version.modified.nanos).to_le_bytes(),
-        ];
-        let file =
-            OpenFile::new(path, number(inode, &stamp.concat()), remote, &self.host, &self.cache);
-        let (handle, is_same) = (self.handle(), self.tree.opened(inode, version));
+        if Version::of(&remote.0) != (Version { size: known.size, modified: known.modified }) {
+            // The kernel looks the path up again, once, and opens the inode of the new version.
+            self.tree.outdate(inode);
+            return Err(Errno::ESTALE.into());
+        }
+        let file = OpenFile::new(path, inode, remote, &self.host, &self.cache);
+        let handle = self.handle();
         lock(&self.files).insert(handle, Arc::new(file));
-        Ok((handle, is_same))
+        Ok(handle)
     }
 
     async fn read(&self, handle: u64, offset: u64, len: u32) -> Result<Vec<u8>, Failed> {
@@ -178,11 +176,8 @@ impl Filesystem for Remote {
         let inner = self.inner.clone();
         self.tasks.spawn(async move {
             match inner.open(inode.0).await {
-                Ok((handle, is_same)) => {
-                    let keep = FopenFlags::FOPEN_KEEP_CACHE;
-                    let flags = if is_same { keep } else { FopenFlags::empty() };
-                    reply.opened(FileHandle(handle), flags);
-                }
+                // All content that the kernel keeps for an inode is of the inode's version.
+                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
                 Err(Failed(errno)) => reply.error(errno),
             }
         });
@@ -253,7 +248,7 @@ impl Filesystem for Remote {
         let names = listing
             .names
             .iter()
-            .map(|named| (number(inode.0, &named.name), kind(named.kind), &named.name[..]));
+            .map(|named| (number(inode.0, named), kind(named.kind), &named.name[..]));
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         for (at, (inode, kind, name)) in dots.into_iter().chain(names).enumerate().skip(from) {
             if reply.add(INodeNo(inode), at as u64 + 1, kind, OsStr::from_bytes(name)) {

@@ -1,10 +1,13 @@
-//! Inodes and listings. An inode's number is a hash of its folder's number and its name, so a
-//! listing can state the number of a name that has no inode in memory. Only names that the kernel
-//! has looked up have an inode in memory.
+//! Inodes and listings. An inode's number is a hash of its folder's number, its name and its
+//! version ([`identity`]), so a listing can state the number of a name that has no inode in memory.
+//! A changed file has a new inode: the kernel keeps the size and the cached content of the old
+//! inode for programs that have the old version open. Only names that the kernel has looked up have
+//! an inode in memory.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::{Discriminant, discriminant};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -13,7 +16,6 @@ use std::time::{Duration, Instant};
 use fuser::Errno;
 use longhaul_transfer::api::{FileTime, NameKind, Named};
 
-use crate::file::Version;
 use crate::host::{Failed, Host};
 
 pub(crate) const TOP: u64 = 1;
@@ -50,7 +52,6 @@ struct Node {
     parent: u64,
     named: Named,
     lookups: u64,
-    opened: Option<Version>,
 }
 
 /// A folder's listing. The lock is held while the listing is read from the host.
@@ -64,9 +65,24 @@ pub(crate) struct Tree {
     folders: Mutex<HashMap<u64, (Slot, Instant, usize)>>,
 }
 
-pub(crate) fn number(parent: u64, name: &[u8]) -> u64 {
+/// The kind, size, modification time and target of a name.
+type Identity<'a> = (Discriminant<NameKind>, u64, FileTime, Option<&'a [u8]>);
+
+/// Returns the values that distinguish the versions of a name. Only files and links have versions:
+/// the kernel caches their content.
+fn identity(named: &Named) -> Identity<'_> {
+    let Named { kind, size, modified, target, .. } = named;
+    let kind_only = (discriminant(kind), 0, FileTime::default(), None);
+    match kind {
+        NameKind::File | NameKind::Link => (kind_only.0, *size, *modified, target.as_deref()),
+        _ => kind_only,
+    }
+}
+
+/// Returns the number of the inode of `named` in the folder `parent`.
+pub(crate) fn number(parent: u64, named: &Named) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (parent, name).hash(&mut hasher);
+    (parent, &named.name[..], identity(named)).hash(&mut hasher);
     // The numbers 0 and `TOP` have other meanings.
     hasher.finish().max(TOP + 1)
 }
@@ -123,16 +139,23 @@ impl Tree {
         Ok(listing)
     }
 
+    /// Makes the next lookup in the folder of `inode` read the folder's listing again.
+    pub(crate) fn outdate(&self, inode: u64) {
+        let parent = self.parent(inode);
+        lock(&self.folders).remove(&parent);
+    }
+
     /// Finds `name` in `parent`, and counts one more lookup by the kernel.
     pub(crate) async fn look_up(&self, parent: u64, name: &[u8]) -> Result<(u64, Named), Failed> {
         let listing = self.listing(parent).await?;
         let named = listing.find(name).ok_or(Errno::ENOENT)?.clone();
-        let inode = number(parent, name);
+        let inode = number(parent, &named);
         let mut nodes = lock(&self.nodes);
-        let fresh = || Node { parent, named: named.clone(), lookups: 0, opened: None };
+        let fresh = || Node { parent, named: named.clone(), lookups: 0 };
         let node = nodes.entry(inode).or_insert_with(fresh);
-        if node.parent != parent || node.named.name != name {
-            // Two names have the same number.
+        let is_it = node.named.name == name && identity(&node.named) == identity(&named);
+        if node.parent != parent || !is_it {
+            // Two names or versions have the same number.
             return Err(Errno::EIO.into());
         }
         node.named = named.clone();
@@ -150,6 +173,8 @@ impl Tree {
         }
     }
 
+    /// Returns the attributes of an inode. Fails with `ESTALE` if its name now stands for another
+    /// version: the inode must not get the size of that version.
     pub(crate) async fn attributes(&self, inode: u64) -> Result<Named, Failed> {
         if inode == TOP {
             let modified = FileTime { seconds: 0, nanos: 0 };
@@ -166,6 +191,9 @@ impl Tree {
         let node = self.node(inode)?;
         let listing = self.listing(node.parent).await?;
         let named = listing.find(&node.named.name).ok_or(Errno::ENOENT)?.clone();
+        if identity(&named) != identity(&node.named) {
+            return Err(Errno::ESTALE.into());
+        }
         if let Some(node) = lock(&self.nodes).get_mut(&inode) {
             node.named = named.clone();
         }
@@ -180,11 +208,34 @@ impl Tree {
     pub(crate) fn known(&self, inode: u64) -> Result<Named, Failed> {
         self.node(inode).map(|node| node.named)
     }
+}
 
-    /// Records the version that was opened; returns whether it equals the version opened before.
-    pub(crate) fn opened(&self, inode: u64, version: Version) -> bool {
-        let mut nodes = lock(&self.nodes);
-        let Some(node) = nodes.get_mut(&inode) else { return false };
-        node.opened.replace(version) == Some(version)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_version_of_a_file_or_link_has_a_new_number_and_a_folder_keeps_its_number() {
+        let modified = FileTime { seconds: 1, nanos: 0 };
+        let (name, target) = (b"name".to_vec(), None);
+        let file = Named { name, kind: NameKind::File, mode: 0o644, size: 1, modified, target };
+        let later = FileTime { seconds: 1, nanos: 1 };
+        let changes: [fn(&mut Named); 5] = [
+            |named| named.size = 2,
+            |named| named.modified.nanos = 1,
+            |named| named.target = Some(b"target".to_vec()),
+            |named| named.kind = NameKind::Folder,
+            |named| named.name = b"other".to_vec(),
+        ];
+        for change in changes {
+            let mut changed = file.clone();
+            change(&mut changed);
+            assert_ne!(number(TOP, &changed), number(TOP, &file), "{changed:?}");
+        }
+        assert_ne!(number(TOP + 1, &file), number(TOP, &file));
+        assert_eq!(number(TOP, &Named { mode: 0o600, ..file.clone() }), number(TOP, &file));
+        let folder = Named { kind: NameKind::Folder, ..file };
+        let changed = Named { size: 9, modified: later, ..folder.clone() };
+        assert_eq!(number(TOP, &changed), number(TOP, &folder));
     }
 }

@@ -34,6 +34,9 @@ const LAST_PACKETS: Duration = Duration::from_millis(5);
 /// Code of a normal end, for QUIC's close and reset.
 pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
 
+/// Code of a QUIC close by a server that shuts down.
+pub(super) const SHUTTING_DOWN: VarInt = VarInt::from_u32(1);
+
 pub(super) struct Keeper {
     connection: Connection,
     many: AtomicBool,
@@ -131,6 +134,9 @@ impl Keeper {
     pub(super) fn close_reason(&self) -> Option<String> {
         Some(match self.connection.close_reason()? {
             ConnectionError::TimedOut => "it was silent for too long".to_owned(),
+            ConnectionError::ApplicationClosed(close) if close.error_code == SHUTTING_DOWN => {
+                "it is shutting down".to_owned()
+            }
             ConnectionError::ApplicationClosed(_) => "it went away".to_owned(),
             other => other.to_string(),
         })

@@ -26,6 +26,7 @@ use super::connection::{Connection, Idle};
 use super::gate::{Gate, Place};
 use super::id::PeerId;
 use super::identity::Identity;
+use super::keeper::SHUTTING_DOWN;
 use super::lanes::Meeting;
 use super::{Session, Settings, quic, stream, tls};
 use crate::{Error, Kind};
@@ -51,6 +52,10 @@ const WAITING: usize = 64;
 
 /// Attempts to find one free port number for UDP and TCP.
 const PORT_TRIES: usize = 32;
+
+/// How long to keep the closed QUIC connections of a server that shuts down: to send the last
+/// packets, and to repeat one that was lost over a path with a short round-trip time.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// Pause when the system gives no more sockets.
 const NO_SOCKETS: Duration = Duration::from_millis(50);
@@ -194,6 +199,16 @@ impl Listener {
             Ok(Arrival::Session(session)) => Ok(*session),
             Ok(_) => Err(Error::new(Kind::Lost, "the client opened no first stream")),
             Err(_) => Err(late()),
+        }
+    }
+
+    /// Closes all QUIC connections that this listener accepted, with the reason that this server is
+    /// shutting down. Waits at most 100 ms until the packets are sent. The system closes
+    /// connections over TCP when they are dropped.
+    pub async fn shut_down(&self) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.close(SHUTTING_DOWN, b"");
+            let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
         }
     }
 

@@ -90,13 +90,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_for_another_copy_is_named_in_seconds() {
+    fn the_wait_for_another_copy_is_named_in_seconds_also_after_a_message() {
         for (millis, named) in [(500, "up to 0.5 s"), (30_000, "up to 30 s")] {
             let patience = Duration::from_millis(millis);
-            let Notice::Warning(what) = held(&Held { path: "x".to_owned(), patience }, "") else {
+            let sent = crate::control::Held::new("x".to_owned(), patience);
+            let patience = sent.patience();
+            let Notice::Warning(what) = held(&Held { path: sent.path, patience }, "") else {
                 panic!("it is no warning")
             };
             assert!(what.contains(named), "{what}");
         }
+        let longest = Duration::from_secs(u64::MAX);
+        let sent = crate::control::Held::new(String::new(), longest);
+        assert_eq!(sent.patience(), Duration::from_secs(u32::MAX.into()));
+        // No message makes the sum overflow.
+        let hostile = crate::control::Held { nanos: u32::MAX, ..sent };
+        assert_eq!(hostile.patience().as_secs(), u64::from(u32::MAX) + 4);
     }
 }

@@ -159,6 +159,31 @@ fn a_log_file_has_a_line_for_each_transfer_with_name_size_rate_and_result() {
 }
 
 #[test]
+fn files_that_fail_at_the_source_count_in_the_servers_log_at_a_push_and_at_a_pull() {
+    let scratch = tempfile::tempdir().expect("there is room");
+    let log = scratch.path().join("log");
+    let mut pair = logged(scratch.path(), &log, &["--json"]);
+    for root in [&pair.here, &pair.there] {
+        write(&root.join("t/x"), b"x");
+        fs::create_dir(root.join("several")).expect("a new folder");
+    }
+    write(&pair.here.join("list"), b"x\nno/such\n");
+    let named = ["1 file FAILED"];
+    pair.copy(&["--files-from=list"], "t", pair.at("listed")).end().is(8, &named);
+    pair.copy(&["--files-from=list"], pair.at("t"), "listed").end().is(8, &named);
+    pair.cp(&[&"t/x", &"none", &pair.at("several/")]).is(8, &named);
+    pair.cp(&[&pair.at("t/x"), &pair.at("none"), &"several/"]).is(8, &named);
+    pair.server.child().signal(Signal::TERM);
+    pair.server.into_child().end().is(0, &[]);
+    assert_eq!(lines(&log).len(), 4);
+    for line in lines(&log) {
+        let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(event["result"], "partial", "{event}");
+        assert_eq!((&event["files"], &event["failed_files"]), (&1.into(), &1.into()), "{event}");
+    }
+}
+
+#[test]
 fn sighup_reopens_the_log_file_and_each_transfer_stays_on_one_line() {
     let scratch = tempfile::tempdir().expect("there is room");
     let (log, old) = (scratch.path().join("log"), scratch.path().join("log.1"));

@@ -300,7 +300,7 @@ fn honest(name: &str) -> Message {
             done: true,
             ..Surveyed::default()
         }),
-        "Held" => Message::Held(Held { path: NAME.to_owned(), seconds: 1 }),
+        "Held" => Message::Held(Held { path: NAME.to_owned(), seconds: 1, nanos: 5 }),
         "Warning" => Message::Warning(Warning { text: "why".to_owned() }),
         "Wait" => Message::Wait(Wait { over: false }),
         "Heard" => Message::Heard(Heard {}),

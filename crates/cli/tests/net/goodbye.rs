@@ -67,6 +67,20 @@ fn mount_closes_its_session_at_an_unmount_and_at_a_signal() {
 }
 
 #[test]
+fn a_server_that_shuts_down_closes_the_session_of_an_idle_mount_with_the_reason() {
+    need!(fuse());
+    let mut pair = Pair::new();
+    write(&pair.there.join("file"), b"content");
+    let mut mounted = Mounted::of(&pair, &["--retry-for=1s"], pair.at(""));
+    pair.server.child().signal(Signal::TERM);
+    pair.server.child().ended().is(0, &[]);
+    fs::read(mounted.at.join("file")).expect_err("there is no server");
+    mounted.child.complaint("it is shutting down");
+    mounted.child.signal(Signal::TERM);
+    mounted.child.ended().is(0, &[]);
+}
+
+#[test]
 fn clients_send_few_requests_to_a_server_that_shuts_down() {
     let mut pair = Pair::of_services("channel=rw,stream=rw");
     let clients = ["channel", "stream", "channel"]

@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirEntryExt, FileExt, FileTypeExt, MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::channel_of_ssh;
@@ -138,8 +139,8 @@ fn the_error_of_a_mount_names_the_device_that_cannot_be_opened() {
 
 fn libc_code(name: &str) -> i32 {
     match name {
-        "ENOENT" => rustix::io::Errno::NOENT.raw_os_error(),
-        _ => rustix::io::Errno::ROFS.raw_os_error(),
+        "ENOENT" => Errno::NOENT.raw_os_error(),
+        _ => Errno::ROFS.raw_os_error(),
     }
 }
 
@@ -174,6 +175,73 @@ fn a_mounted_file_stays_readable_after_its_server_restarts() {
     let unmounted = Command::new("umount").arg(&mounted.at).status().expect("there is umount");
     assert!(unmounted.success());
     mounted.child.ended().is(0, &[]);
+}
+
+/// Reads `len` bytes at `at`. `None` if the read fails because the file is another version.
+fn read_at(file: &fs::File, at: usize, len: usize) -> Option<Vec<u8>> {
+    let mut part = vec![0; len];
+    match file.read_at(&mut part, at as u64) {
+        Ok(read) => Some(part[..read].to_vec()),
+        Err(error) => {
+            let expected = [Errno::STALE, Errno::IO].map(|errno| Some(errno.raw_os_error()));
+            assert!(expected.contains(&error.raw_os_error()), "{error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn an_open_file_never_returns_content_of_a_later_version_of_its_path() {
+    need!(fuse());
+    let pair = Pair::new();
+    // A longer and a shorter version, a change in place and a replacement by a rename.
+    for (change, len) in [("rename", 1000), ("rename", 300), ("truncate", 300), ("append", 1000)] {
+        let old = vec![b'a'; 800];
+        let new = match change {
+            "rename" => vec![b'b'; len],
+            _ => [&old[..old.len().min(len)], &vec![b'b'; len.saturating_sub(800)]].concat(),
+        };
+        let there = pair.there.join("folder/file");
+        write(&there, &old);
+        let mounted = Mounted::new(&pair, &[], "");
+        let here = mounted.at.join("folder/file");
+        let file = fs::File::open(&here).unwrap();
+        assert_eq!(read_at(&file, 0, 100), Some(old[..100].to_vec()));
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let before = (inode(&here), inode(here.parent().unwrap()));
+        match change {
+            "rename" => {
+                write(&pair.there.join("new"), &new);
+                fs::rename(pair.there.join("new"), &there).unwrap();
+            }
+            _ => fs::write(&there, &new).unwrap(),
+        }
+        // A new open gets the new version at once, with its size.
+        let opened = fs::File::open(&here).unwrap();
+        assert_eq!(opened.metadata().unwrap().len(), len as u64, "{change}");
+        assert_eq!(read_at(&opened, 0, 2000), Some(new.clone()), "{change}");
+        for at in [0, 100, 299, 700, 799] {
+            let read = read_at(&file, at, 1);
+            assert!(read.is_none_or(|read| read == b"a"), "{change} {at}");
+        }
+        assert!(read_at(&file, 900, 50).is_none_or(|read| read.is_empty()), "{change}");
+        crate::rig::wait_until("a read beyond the old end fails", || {
+            file.read_at(&mut [0; 50], 800).is_err_and(|error| is_stale(&error))
+        });
+        assert!(file.metadata().is_err_and(|error| is_stale(&error)), "{change}");
+        // The new version has an inode of its own, which listings state too; the folder keeps its.
+        let after = (inode(&here), inode(here.parent().unwrap()));
+        assert!(after.0 != before.0 && after.1 == before.1, "{change}");
+        let listed = fs::read_dir(here.parent().unwrap()).unwrap().next().unwrap().unwrap().ino();
+        assert_eq!((listed, inode(&here)), (after.0, after.0), "{change}");
+        drop((file, opened));
+        mounted.child.signal(Signal::TERM);
+        mounted.child.end().is(0, &[]);
+    }
+}
+
+fn is_stale(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::STALE.raw_os_error())
 }
 
 #[test]

@@ -201,6 +201,22 @@ fn a_session_dropped_by_one_side_is_lost_for_the_other() {
 }
 
 #[test]
+fn a_listener_that_shuts_down_tells_idle_clients_over_quic() {
+    run(async {
+        let server = Identity::generate();
+        let mut listener = listen(LOOPBACKS[0], &server);
+        let client = Client::pinned(Carriers::Quic, &server);
+        let mut near = client.connect(listener.local_addr()).await.expect("it listens");
+        near.write(&1u32).await.expect("open");
+        let _far = listener.accept().await;
+        listener.shut_down().await;
+        let error = near.read::<u32>().await.expect_err("the server is away");
+        assert_eq!(error.kind, Kind::Lost);
+        assert!(error.what.ends_with("was lost: it is shutting down"), "{error}");
+    });
+}
+
+#[test]
 fn a_read_that_is_cancelled_loses_nothing() {
     run(async {
         for (carriers, _) in EACH {

@@ -5,6 +5,8 @@
 //! virtual object; its *value* is the BLAKE3 hash or chaining value of its content. A *pass* sends
 //! the missing chunks.
 
+use std::time::Duration;
+
 use longhaul_proto::units::Rate;
 
 use super::Ranges;
@@ -312,9 +314,23 @@ pub struct Held {
     /// The file, or the destination, as text for people.
     #[prost(string, tag = "1")]
     pub path: String,
-    /// The longest wait in seconds.
+    /// The longest wait in whole seconds.
     #[prost(uint32, tag = "2")]
     pub seconds: u32,
+    /// The rest of the longest wait, in nanoseconds.
+    #[prost(uint32, tag = "3")]
+    pub nanos: u32,
+}
+
+impl Held {
+    pub(crate) fn new(path: String, patience: Duration) -> Held {
+        let seconds = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX);
+        Held { path, seconds, nanos: patience.subsec_nanos() }
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::new(self.seconds.into(), self.nanos)
+    }
 }
 
 /// A warning of the server for the user of the copy. Older clients skip it.

@@ -130,7 +130,7 @@ fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
     let again = match failed.whence {
         // The source may be gone for good.
-        Whence::Source => CHECK_SOURCE,
+        Whence::Unlisted | Whence::Source => CHECK_SOURCE,
         Whence::Changed | Whence::Destination => "run the same command again",
     };
     let error = Error::new(kind, what).at(as_path(path));

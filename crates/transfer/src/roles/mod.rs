@@ -109,6 +109,9 @@ pub(crate) struct There {
 /// Where an entry failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whence {
+    /// At the source, before the list of entries: the list lacks the entry, so the outcome does not
+    /// count it.
+    Unlisted,
     /// At the source: the file changed while it was read.
     Changed,
     Source,
@@ -118,6 +121,7 @@ pub(crate) enum Whence {
 impl Whence {
     pub(crate) fn of(failed: &EntryFailed) -> Whence {
         match (failed.at_source, failed.changed) {
+            (true, _) if failed.entry == u64::MAX => Whence::Unlisted,
             (true, true) => Whence::Changed,
             (true, false) => Whence::Source,
             (false, _) => Whence::Destination,
@@ -125,7 +129,11 @@ impl Whence {
     }
 
     pub(crate) fn at_source(failure: &Failure) -> Whence {
-        if failure.changed { Whence::Changed } else { Whence::Source }
+        match (failure.entry, failure.changed) {
+            (None, _) => Whence::Unlisted,
+            (Some(_), true) => Whence::Changed,
+            (Some(_), false) => Whence::Source,
+        }
     }
 }
 

@@ -205,7 +205,7 @@ impl Running<'_, '_> {
             }
             Message::Status(status) => self.end.board.set_theirs(&status),
             Message::Held(held) if self.end.decides => {
-                let patience = Duration::from_secs(held.seconds.into());
+                let patience = held.patience();
                 self.end.hooks.held(&Held { path: held.path, patience });
             }
             Message::Warning(warning) if self.end.decides => self.end.hooks.warn(warning.text),

@@ -38,7 +38,8 @@ pub(super) struct ServerHooks {
     running: Option<Running>,
     /// Bytes that existed at the destination before the transfer.
     there: Cell<u64>,
-    failed: Cell<u64>,
+    /// The number of failed entries, and how many of them the outcome does not count.
+    failed: Cell<(u64, u64)>,
 }
 
 impl ServerHooks {
@@ -71,10 +72,11 @@ impl ServerHooks {
         let reported = outcome.and_then(|outcome| outcome.status.as_ref()).map(Counters::from);
         let reported = reported.map_or(0, |counters| counters.written.bytes);
         let written = mine.bytes.max(theirs.bytes).max(reported);
+        let (failed, unlisted) = self.failed.get();
         Moved {
             bytes: written.saturating_sub(self.there.get().max(resumed)),
             files: outcome.map_or(mine.files.max(theirs.files), |outcome| outcome.files),
-            failed: outcome.map_or(self.failed.get(), |outcome| outcome.failed_count),
+            failed: outcome.map_or(failed, |outcome| outcome.failed_count.saturating_add(unlisted)),
         }
     }
 
@@ -124,8 +126,8 @@ impl Hooks for ServerHooks {
     }
 
     fn held(&self, held: &Held) {
-        let (path, seconds) = (held.path.clone(), held.patience.as_secs() as u32);
-        self.outbox.send(Message::Held(control::Held { path, seconds }));
+        let held = control::Held::new(held.path.clone(), held.patience);
+        self.outbox.send(Message::Held(held));
     }
 
     fn warn(&self, text: String) {
@@ -149,8 +151,10 @@ impl Hooks for ServerHooks {
         self.outbox.send(Message::DeletedNames(control::DeletedNames { paths: paths.to_vec() }));
     }
 
-    fn entry_failed(&self, _path: &[u8], _reason: &str, _whence: Whence) {
-        self.failed.set(self.failed.get().saturating_add(1));
+    fn entry_failed(&self, _path: &[u8], _reason: &str, whence: Whence) {
+        let (failed, unlisted) = self.failed.get();
+        let is_unlisted = u64::from(whence == Whence::Unlisted);
+        self.failed.set((failed.saturating_add(1), unlisted.saturating_add(is_unlisted)));
     }
 }
 
@@ -175,6 +179,20 @@ mod tests {
     fn long_ago(hooks: &ServerHooks) {
         let long_ago = Instant::now().checked_sub(PROOF_OF_LIFE);
         hooks.silent_since.set(long_ago.expect("the clock has run for longer"));
+    }
+
+    #[test]
+    fn entries_that_failed_before_the_list_count_in_addition_to_those_of_the_outcome() {
+        let (hooks, _questions) = hooks();
+        for whence in [Whence::Unlisted, Whence::Source, Whence::Destination, Whence::Changed] {
+            hooks.entry_failed(b"path", "reason", whence);
+        }
+        let board = Board::default();
+        assert_eq!(hooks.moved(&board, None).failed, 4);
+        let outcome = Outcome { failed_count: 3, ..Outcome::default() };
+        assert_eq!(hooks.moved(&board, Some(&outcome)).failed, 4);
+        let outcome = Outcome { failed_count: u64::MAX, ..Outcome::default() };
+        assert_eq!(hooks.moved(&board, Some(&outcome)).failed, u64::MAX);
     }
 
     #[test]

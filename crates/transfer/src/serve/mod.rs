@@ -254,10 +254,13 @@ async fn close(
             dispatch::begin(server, services, session);
         }
     };
-    tokio::select! {
+    let ended = tokio::select! {
         () = server.closing.close(grace) => Ok(()),
         never = refuse => never,
-    }
+    };
+    // Sessions without a running request learn of the shutdown here.
+    listener.shut_down().await;
+    ended
 }
 
 /// Opens the control and the data port. Without a data port in `options`, the data port is the port

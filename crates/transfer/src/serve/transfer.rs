@@ -174,7 +174,7 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
         () = tokio::time::sleep(HELD_NOTICE) => {}
     }
     let path = request.paths.first().map(|path| show(path)).unwrap_or_default();
-    wire.outbox().send(Message::Held(Held { path, seconds: ASKED.as_secs() as u32 }));
+    wire.outbox().send(Message::Held(Held::new(path, ASKED)));
     yielding.await
 }
 
