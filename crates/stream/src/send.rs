@@ -17,7 +17,7 @@ use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::link::Link;
+use crate::link::{Link, answers};
 use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
 use crate::sending::{Counts, Order, Outgoing, lock, room, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
@@ -274,13 +274,18 @@ impl Control {
         let data = keys(&session.exporter(), suite, 0, flow).sending_end().data;
         let (socket, path) = (port.socket().clone(), UdpPath::from(contact));
         let mut out = Some(Outgoing { socket, path, data });
-        let silent = silence(session.rtt());
-        tokio::pin!(silent);
+        let (silent, answered) = (silence(session.rtt()), answers(&port, contact));
+        tokio::pin!(silent, answered);
+        let mut is_reached = false;
         let (mut writer, mut reader) = session.split();
         writer.write(&Ask { asked: Some(Asked::Send(asked)) }).await?;
         loop {
             tokio::select! {
                 error = &mut silent => return Err(error),
+                reached = &mut answered, if !is_reached => {
+                    reached?;
+                    is_reached = true;
+                }
                 told = reader.read::<Tell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
                     let way = match told?.ok_or_else(ended)?.told {
@@ -299,7 +304,9 @@ impl Control {
                     }
                     self.follow(&terms::course(&way))?;
                 }
-                frames = &mut finished => return end(writer, reader, frames).await,
+                // Without receivers no frame is sent, so only the probe shows that frames would
+                // arrive.
+                frames = &mut finished, if is_reached => return end(writer, reader, frames).await,
             }
         }
     }
