@@ -98,12 +98,22 @@ pub fn interface(name: &str) -> Result<u32, Error> {
 
 /// Returns the interface through which this host reaches `peer`; `None` if `peer` is a loopback
 /// address, or if the interface is unknown.
-pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
-    match peer {
-        _ if peer.ip().to_canonical().is_loopback() => None,
+///
+/// # Errors
+/// `peer` is another address of this host, so the route leads over the loopback interface, where
+/// no group of a network is.
+pub fn interface_towards(peer: SocketAddr) -> Result<Option<u32>, Error> {
+    let interface = match peer {
+        _ if peer.ip().to_canonical().is_loopback() => return Ok(None),
         SocketAddr::V6(peer) if peer.scope_id() != 0 => Some(peer.scope_id()),
         _ => access::interface_towards(peer.ip()),
+    };
+    if interface.is_some_and(access::is_loopback) {
+        let what = format!("the server at {} is this host, so the network is unknown", peer.ip());
+        let error = Error::new(format!("cannot join the multicast group: {what}"));
+        return Err(error.advise("name the interface of this host that leads to the group"));
     }
+    Ok(interface)
 }
 
 impl Group {
@@ -182,6 +192,16 @@ mod tests {
         ] {
             assert!(wrong.parse::<Group>().unwrap_err().contains(why), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_server_at_another_address_of_this_host_shows_no_interface_to_its_group() {
+        assert_eq!(interface_towards("127.0.0.1:7717".parse().unwrap()), Ok(None));
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        // No datagram is sent to this address, which belongs to no network.
+        need!(socket.connect("192.0.2.1:7717").map_err(skip::forbidden));
+        let error = interface_towards(socket.local_addr().unwrap()).unwrap_err();
+        assert!(error.what.contains("is this host"), "{error}");
     }
 
     #[test]

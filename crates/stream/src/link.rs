@@ -5,11 +5,19 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_net::port::Port;
+use longhaul_net::port::{Port, mtu};
 use longhaul_net::sealing::keys::{Cipher, Suite};
+use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
-use longhaul_session::{RttWatch, Session};
+use longhaul_session::{Error, RttWatch, Session};
+use tokio::sync::oneshot;
+
+/// The server's port for data must answer within this time. If the whole network is down, the
+/// session is lost earlier ([`silence`](longhaul_session::retry::silence)), and the client retries.
+const PATIENCE: Span = Span::from_secs(5);
+/// UDP payload of the probes of the port: a datagram that every path carries.
+const PROBE: u16 = 500;
 
 /// A session with a server, and the port for data.
 pub struct Link {
@@ -30,6 +38,22 @@ impl Link {
     /// ChaCha20-Poly1305.
     pub(crate) fn suite(&self) -> Suite {
         Suite::choose(Cipher::Auto, self.session.both_fast_aes)
+    }
+}
+
+/// Completes when the server's port for data at `contact` has answered a probe, which shows that
+/// datagrams pass in both directions.
+///
+/// # Errors
+/// The port did not answer.
+pub(crate) async fn answers(port: &Port, contact: SocketAddr) -> Result<(), Error> {
+    let (tell, found) = oneshot::channel();
+    mtu::search(port, Path::from(contact), PROBE, PATIENCE, move |found| {
+        let _ = tell.send(found.is_some());
+    })?;
+    match found.await {
+        Ok(true) => Ok(()),
+        _ => Err(mtu::unanswered(contact).into()),
     }
 }
 

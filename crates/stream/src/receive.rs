@@ -18,7 +18,7 @@ pub use crate::item::{Item, Received};
 
 use crate::announcer::Announcer;
 use crate::gather::{Gather, Gathering, Shared, lock};
-use crate::link::{LeastRtt, Link};
+use crate::link::{LeastRtt, Link, answers};
 use crate::messages::{Again, Ask, Asked, Receive, Report, SERVICE, Tell, Told, VERSION};
 use crate::restore::{self, Tally};
 use crate::terms::{Phase, keys, micros, phase, written};
@@ -206,9 +206,16 @@ impl Control {
         };
         let attends =
             self.attend((&mut writer, &mut reader), &mut requested, LeastRtt::new(rtt), post);
+        let unreachable = async {
+            match answers(&port, contact).await {
+                Ok(()) => std::future::pending().await,
+                Err(error) => error,
+            }
+        };
         tokio::select! {
             ended = attends => ended?,
             error = silent => return Err(error),
+            error = unreachable => return Err(error),
             () = ends => {}
         }
         // A failed goodbye is no error.

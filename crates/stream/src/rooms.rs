@@ -295,7 +295,7 @@ impl Rooms {
                 run: live.run,
                 epoch: member.epoch,
                 symbol: live.terms.symbol.into(),
-                per_second_milli: (live.terms.per_second * 1_000.0) as u64,
+                per_second_milli: (live.terms.per_second * 1_000.0).round() as u64,
                 deadline_micros: micros(live.terms.deadline),
                 group: live.terms.group,
                 sender_micros: micros(live.rtt.now()),

@@ -17,7 +17,7 @@ use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::link::Link;
+use crate::link::{Link, answers};
 use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
 use crate::sending::{Counts, Order, Outgoing, lock, room, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
@@ -206,19 +206,21 @@ impl Drop for Control {
 impl Control {
     /// Sends over the link `first` until `finished` returns the number of frames and the server was
     /// told this number; does not wait until the frames arrive. If the connection is lost, calls
-    /// `connect` for up to `retry_for`.
+    /// `connect` for up to `retry_for`. When `cancelled` returns a reason, tells it to the server.
     ///
     /// # Errors
-    /// The server refuses the stream, the deadline cannot be met, the datagrams do not fit the
-    /// path, no datagram arrives, or the server does not return in time.
+    /// The reason from `cancelled`; or the server refuses the stream, the deadline cannot be met,
+    /// the datagrams do not fit the path, no datagram arrives, or the server does not return in
+    /// time.
     pub async fn run(
         mut self,
         first: Link,
         connect: impl AsyncFn() -> Result<Link, Error>,
         retry_for: Duration,
         finished: impl Future<Output = u32>,
+        cancelled: impl Future<Output = Error>,
     ) -> Result<Status, Error> {
-        tokio::pin!(finished);
+        tokio::pin!(finished, cancelled);
         let (mut next, mut retries) = (first, Retries::new(retry_for));
         // The connection may be lost after `finished` has returned. A future must not be polled
         // again after it has returned, so its result is kept for the next connection.
@@ -230,12 +232,15 @@ impl Control {
                     None => *frames.insert((&mut finished).await),
                 }
             };
-            match self.work(next, std::pin::pin!(known)).await {
+            match self.work(next, std::pin::pin!(known), cancelled.as_mut()).await {
                 Ok(()) => return Ok(self.status()),
                 Err(error) if error.kind == Kind::Lost => {
                     let _ = self.orders.send(Order::Link(None));
                     self.status.send_modify(|status| status.connected = false);
-                    next = retries.again(&connect).await?;
+                    tokio::select! {
+                        link = retries.again(&connect) => next = link?,
+                        error = cancelled.as_mut() => return Err(error),
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -253,6 +258,7 @@ impl Control {
         &mut self,
         link: Link,
         mut finished: Pin<&mut impl Future<Output = u32>>,
+        mut cancelled: Pin<&mut impl Future<Output = Error>>,
     ) -> Result<(), Error> {
         // Datagrams of an earlier link say nothing about this one.
         self.reach = Reach { before: lock(&self.counts).datagrams, since: None };
@@ -274,13 +280,23 @@ impl Control {
         let data = keys(&session.exporter(), suite, 0, flow).sending_end().data;
         let (socket, path) = (port.socket().clone(), UdpPath::from(contact));
         let mut out = Some(Outgoing { socket, path, data });
-        let silent = silence(session.rtt());
-        tokio::pin!(silent);
+        let (silent, answered) = (silence(session.rtt()), answers(&port, contact));
+        tokio::pin!(silent, answered);
+        let mut is_reached = false;
         let (mut writer, mut reader) = session.split();
         writer.write(&Ask { asked: Some(Asked::Send(asked)) }).await?;
         loop {
             tokio::select! {
                 error = &mut silent => return Err(error),
+                error = &mut cancelled => {
+                    // A failed goodbye is no error.
+                    let _ = writer.close(reader, Some(error.clone())).await;
+                    return Err(error);
+                }
+                reached = &mut answered, if !is_reached => {
+                    reached?;
+                    is_reached = true;
+                }
                 told = reader.read::<Tell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
                     let way = match told?.ok_or_else(ended)?.told {
@@ -299,7 +315,9 @@ impl Control {
                     }
                     self.follow(&terms::course(&way))?;
                 }
-                frames = &mut finished => return end(writer, reader, frames).await,
+                // Without receivers no frame is sent, so only the probe shows that frames would
+                // arrive.
+                frames = &mut finished, if is_reached => return end(writer, reader, frames).await,
             }
         }
     }

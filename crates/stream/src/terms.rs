@@ -93,6 +93,14 @@ impl Terms {
         Terms { frame: bytes * group, per_second: per_second / f64::from(group), group, ..self }
     }
 
+    /// Returns the number of single frames a second. Messages round the rate of payloads to
+    /// thousandths, so this product is rounded to the decimals that are certain.
+    pub fn frames_per_second(&self) -> f64 {
+        let group = f64::from(self.group);
+        let unit = 10_f64.powi((1_000.0 / group).log10().floor() as i32);
+        (self.per_second * group * unit).round() / unit
+    }
+
     /// Returns the time between two frames.
     pub fn interval(&self) -> Span {
         Span::from_secs_f64(1.0 / self.per_second)
@@ -389,5 +397,16 @@ mod tests {
         assert_eq!(griz(1_440_000, 20_000_000).2, 11);
         assert_eq!(griz(MAX_FRAME, 20_000_000), (MAX_FRAME, 20.0, 1));
         assert_eq!(griz(1_000, 99_999), (1_000, 20.0, 1));
+    }
+
+    #[test]
+    fn the_rate_of_frames_is_exact_although_messages_round_the_rate_of_payloads() {
+        let shown = |milli, group| {
+            let terms = terms(1_430, 10_000, milli, 500_000, group).expect("within the limits");
+            terms.frames_per_second()
+        };
+        assert_eq!((shown(20_000, 1), shown(29_970, 1), shown(1, 1)), (20.0, 29.97, 0.001));
+        // 20 frames a second in payloads of 3, and 41 in payloads of 16.
+        assert_eq!((shown(6_667, 3), shown(2_563, 16)), (20.0, 41.0));
     }
 }

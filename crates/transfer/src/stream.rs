@@ -83,8 +83,11 @@ pub(crate) fn send_stream(
         };
         let (first, control) = connector.begin(ready, make).await?;
         let again = async || connector.again().await;
-        let sent = async { Ok(control.run(first, again, connector.retry_for, finished).await?) };
-        or_cancelled(sent, &connector.cancel).await
+        let cancelled = async {
+            connector.cancel.wished().await;
+            session::Error::from(&cancelled())
+        };
+        Ok(control.run(first, again, connector.retry_for, finished, cancelled).await?)
     };
     reactor::block_on("the stream", work)
 }

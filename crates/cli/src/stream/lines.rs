@@ -136,8 +136,10 @@ impl Lines {
     /// Prints the summary. Returns the exit status.
     pub(super) fn received(self, came: &StreamReceived, wrong: u64) -> u8 {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
-        let bound = bound(came);
-        let at = |share| came.delay(share);
+        let delivered = came.on_time + came.late;
+        let bound = bound(came).or((delivered > 0).then_some("nothing"));
+        let at = |share| (delivered > 0).then(|| came.delay(share));
+        let seconds = |share| at(share).map(longhaul::units::Span::as_secs_f64);
         if self.notes.json {
             console::out(json!({
                 "event": "summary",
@@ -151,32 +153,31 @@ impl Lines {
                 "wrong": wrong,
                 "received": came.datagrams,
                 "restored": came.restored,
-                "delay_median_seconds": at(0.5).as_secs_f64(),
-                "delay_99_seconds": at(0.99).as_secs_f64(),
-                "delay_999_seconds": at(0.999).as_secs_f64(),
-                "delay_max_seconds": at(1.0).as_secs_f64(),
+                "delay_median_seconds": seconds(0.5),
+                "delay_99_seconds": seconds(0.99),
+                "delay_999_seconds": seconds(0.999),
+                "delay_max_seconds": seconds(1.0),
                 "jitter_seconds": came.jitter.as_secs_f64(),
                 "spread_seconds": came.spread.as_secs_f64(),
                 "loss": came.loss.get(),
                 "bound_by": bound,
             }));
         }
+        let bound = bound.map_or(String::new(), |bound| format!("; bound by {bound}"));
         self.notes.note(format_args!(
-            "longhaul: {} frames on time, {} late, {} missed, {} unread, {} withheld; bound by \
-             {bound}\n  delay    {} median, {} 99 %, {} 99.9 %, {} longest; jitter {}\n  lost     \
-             {} datagrams were restored",
-            came.on_time,
-            came.late,
-            came.missed,
-            came.unread,
-            came.withheld,
-            millis(at(0.5)),
-            millis(at(0.99)),
-            millis(at(0.999)),
-            millis(at(1.0)),
-            millis(came.jitter),
-            came.restored,
+            "longhaul: {} frames on time, {} late, {} missed, {} unread, {} withheld{bound}",
+            came.on_time, came.late, came.missed, came.unread, came.withheld,
         ));
+        if let [Some(median), Some(most), Some(nearly_all), Some(longest)] =
+            [0.5, 0.99, 0.999, 1.0].map(|share| at(share).map(millis))
+        {
+            self.notes.note(format_args!(
+                "  delay    {median} median, {most} 99 %, {nearly_all} 99.9 %, {longest} longest; \
+                 jitter {}\n  lost     {} datagrams were restored",
+                millis(came.jitter),
+                came.restored,
+            ));
+        }
         if wrong > 0 {
             self.notes
                 .note(format_args!("longhaul: {wrong} frames are not those of the test pattern"));
@@ -185,8 +186,8 @@ impl Lines {
     }
 }
 
-/// The main reason for late and missing frames.
-fn bound(came: &StreamReceived) -> &'static str {
+/// The main reason for late and missing frames, if there are any.
+fn bound(came: &StreamReceived) -> Option<&'static str> {
     let lost = came.missed.saturating_sub(came.overdue);
     let causes = [
         (lost, "losses on the path, the sender, or the deadline"),
@@ -196,5 +197,5 @@ fn bound(came: &StreamReceived) -> &'static str {
         (came.withheld, "this host, which was silent, or the server, which could not send"),
     ];
     let most = causes.into_iter().max_by_key(|(count, _)| *count);
-    most.filter(|(count, _)| *count > 0).map_or("nothing", |(_, cause)| cause)
+    most.filter(|(count, _)| *count > 0).map(|(_, cause)| cause)
 }

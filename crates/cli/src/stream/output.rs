@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use longhaul::StreamFrame;
+use longhaul_text::mkdir;
 
 use crate::console;
 use crate::error::{Error, ErrorKind};
@@ -33,6 +35,11 @@ impl Output {
             None => Output::None,
             Some(path) if path == Path::new("-") => Output::Stdout,
             Some(path) if path.is_dir() => Output::Folder(path.to_owned()),
+            Some(path) if path.as_os_str().as_bytes().ends_with(b"/") => {
+                let what = format!("the folder {} does not exist", path.display());
+                let advice = format!("create it with `{}`, or name a file", mkdir(path));
+                return Err(Error::new(ErrorKind::LocalFile, what).advise(advice));
+            }
             Some(path) => {
                 let file = File::create(path).map_err(|error| failed(path, &error))?;
                 Output::File(file, path.to_owned())

@@ -81,6 +81,18 @@ fn a_server_that_shuts_down_closes_the_session_of_an_idle_mount_with_the_reason(
 }
 
 #[test]
+fn an_interrupted_sender_of_a_stream_closes_its_session_with_the_reason() {
+    let mut pair = Pair::of_services("stream=rw");
+    let words = ["--test-pattern", "--json", "--frame=1000", "--fps=50", "--deadline=5s"];
+    let mut sender = Child::spawn(&mut pair.of_name(["stream", "send"], "x", &words));
+    sender.event(|event| is(event, "progress"));
+    sender.signal(Signal::INT);
+    sender.end().is(130, &[]);
+    let ended = pair.server.child().event(|event| is(event, "ended"));
+    assert_eq!((&ended["result"], &ended["what"]), (&"failed".into(), &"interrupted".into()));
+}
+
+#[test]
 fn clients_send_few_requests_to_a_server_that_shuts_down() {
     let mut pair = Pair::of_services("channel=rw,stream=rw");
     let clients = ["channel", "stream", "channel"]

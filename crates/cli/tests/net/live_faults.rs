@@ -212,6 +212,23 @@ fn a_channel_survives_an_outage_of_20_s_without_duplicates_and_if_reliable_witho
 }
 
 #[test]
+fn a_stream_whose_data_port_is_blocked_ends_with_an_error_that_names_the_port() {
+    const SEND: [&str; 6] =
+        ["stream", "send", "--test-pattern", "--frame=1000", "--fps=50", "--deadline=5s"];
+    let cases = [&["stream", "receive"][..], &["--receivers=1"], &["--frames=10"]];
+    side_by_side(cases, |words| {
+        let far = Far::new("stream=rw");
+        far.relay.rules.no_data.store(true, Ordering::Relaxed);
+        let send = if words[0] == "stream" { &[][..] } else { &SEND };
+        let ended = far.start(true, &[send, words].concat()).end();
+        let port = far.relay.address().port() + 1;
+        let last = ended.is(3, &[]).last();
+        assert_eq!(last["what"], format!("UDP port {port} of 127.0.0.1 does not answer"));
+        assert!(last["advice"].to_string().contains(&format!("open UDP {port}")), "{last}");
+    });
+}
+
+#[test]
 fn a_killed_receiver_costs_the_others_no_frame() {
     let far = Far::new("stream=rw");
     let [mut killed, other] = [(); 2].map(|()| far.start(false, &["stream", "receive", "--check"]));

@@ -570,6 +570,24 @@ fn the_log_has_the_end_of_each_receiver() {
 }
 
 #[test]
+fn a_receiver_without_frames_reports_neither_delays_nor_a_bound() {
+    let pair = Pair::of_services("stream=rw");
+    let mut receiver = receive(&pair, "lab/none", &[]);
+    receiver.complaint("receives lh://");
+    receiver.signal(Signal::INT);
+    let ended = receiver.end();
+    ended.is(130, &["0 frames on time"]);
+    assert!(!ended.stderr.contains("bound by") && !ended.stderr.contains("median"), "{ended}");
+}
+
+#[test]
+fn a_missing_output_folder_is_named() {
+    let pair = Pair::of_services("stream=rw");
+    let ended = receive(&pair, "lab/cam", &["-o", "missing/"]).end();
+    ended.is(4, &["the folder missing/ does not exist", "mkdir -p missing/"]);
+}
+
+#[test]
 fn a_refused_receiver_does_not_say_that_it_receives() {
     let pair = Pair::of_services("files=ro,stream=wo:/lab,channel=wo:/lab");
     for service in ["stream", "channel"] {

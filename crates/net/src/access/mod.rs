@@ -14,5 +14,5 @@ mod netlink;
 mod tcp;
 mod watch;
 
-pub(crate) use watch::interface_towards;
 pub use watch::{Watch, card_towards};
+pub(crate) use watch::{interface_towards, is_loopback};

@@ -43,6 +43,10 @@ pub(crate) fn interface_towards(peer: IpAddr) -> Option<u32> {
     netlink::route_to(peer).ok()
 }
 
+pub(crate) fn is_loopback(interface: u32) -> bool {
+    netlink::interface(interface).is_ok_and(|found| found.kind == libc::ARPHRD_LOOPBACK)
+}
+
 /// Returns the UDP payload rate of the card used for `peer`, in datagrams of `datagram` bytes;
 /// `None` if there is no card or no known speed.
 pub fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {

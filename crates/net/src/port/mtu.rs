@@ -9,7 +9,7 @@
 //! pass. [`HoleWatch`] suspects a path that starts to drop large datagrams. The flow then searches
 //! again, to confirm the suspicion.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use aws_lc_rs::rand;
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
@@ -232,6 +232,14 @@ pub fn search(
     let socket = port.socket().clone();
     let prober = Prober { search, header, path, socket, done: Some(Box::new(done)) };
     port.register(header.flow, Box::new(prober))
+}
+
+/// Returns the error about a data port that answered no probe.
+pub fn unanswered(address: SocketAddr) -> Error {
+    let port = address.port();
+    let what = format!("UDP port {port} of {} does not answer", address.ip());
+    Error::new(what)
+        .advise(format!("open UDP {port} in the firewalls on the path and on the server"))
 }
 
 struct Prober {

@@ -544,8 +544,7 @@ impl StreamReceiver {
         };
         match item {
             Some(Item::Begun(terms)) => {
-                let per_second = terms.per_second * f64::from(terms.group);
-                let deadline = terms.deadline;
+                let (per_second, deadline) = (terms.frames_per_second(), terms.deadline);
                 return Some(Ok(StreamEvent::Begun { per_second, deadline }));
             }
             Some(Item::Frame(frame)) => {

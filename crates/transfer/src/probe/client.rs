@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_net::clock;
-use longhaul_net::port::mtu::packet_overhead;
+use longhaul_net::port::mtu::{packet_overhead, unanswered};
 use longhaul_net::sealing::keys::Suite;
 use longhaul_net::socket::Path;
 use longhaul_net::zone;
@@ -142,11 +142,7 @@ impl Probing<'_> {
         let wanted = [(self.options.udp, Way::Udp), (self.options.app, Way::App)];
         for way in wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, way)| way) {
             if trips.answered == 0 {
-                let (address, port) = (self.reached.contact.ip(), self.reached.contact.port());
-                let what = format!("UDP port {port} of {address} does not answer");
-                return Err(Error::new(ErrorKind::Unreachable, what).advise(format!(
-                    "open UDP {port} in the firewalls on the path and on the server"
-                )));
+                return Err(unanswered(self.reached.contact).into());
             }
             self.climb(way, true, report).await?;
             self.climb(way, false, report).await?;

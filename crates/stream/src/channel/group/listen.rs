@@ -2,6 +2,7 @@
 //! group while it reconnects to its server, so it still receives the other members' messages.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,12 +43,19 @@ struct Shared<'a> {
     joined: Notify,
 }
 
+fn failed(error: longhaul_net::Error) -> Error {
+    Error::new(Kind::Unreachable, error.what)
+        .advise("use --interface to name the interface towards the group")
+}
+
 pub(super) fn join(group: &Group) -> Result<UdpSocket, Error> {
-    let failed = |what: String| Error::new(Kind::Unreachable, what);
-    let joined = group.join().map_err(|error| {
-        failed(error.what).advise("use --interface to name the interface towards the group")
-    })?;
-    UdpSocket::from_std(joined).map_err(|error| failed(error.to_string()))
+    let joined = group.join().map_err(failed)?;
+    UdpSocket::from_std(joined).map_err(|error| Error::new(Kind::Unreachable, error.to_string()))
+}
+
+/// Returns the interface to the group: `own`, or the one that leads to the server.
+pub(super) fn interface(own: Option<u32>, server: SocketAddr) -> Result<Option<u32>, Error> {
+    if own.is_some() { Ok(own) } else { interface_towards(server).map_err(failed) }
 }
 
 impl Control {
@@ -124,8 +132,8 @@ impl Shared<'_> {
                 }
                 Some(ChannelTold::Group(group)) => {
                     let described = Described::read(&group)?;
-                    let own = self.control.wish.interface;
-                    let group = described.through(own.or_else(|| interface_towards(contact)));
+                    let interface = interface(self.control.wish.interface, contact)?;
+                    let group = described.through(interface);
                     self.place.send_replace(Some((group, described.epoch)));
                 }
                 Some(ChannelTold::Part(part)) => {

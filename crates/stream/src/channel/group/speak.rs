@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use longhaul_net::multicast::{Group, interface_towards};
+use longhaul_net::multicast::Group;
 use longhaul_proto::channel::{Message, Mode};
 use longhaul_session::retry::{Retries, silence};
 use longhaul_session::{Error, Kind, when};
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use super::author::Author;
 use super::epoch::{Described, FlowKey};
-use super::listen::join;
+use super::listen::{interface, join};
 use super::voice::Voice;
 use crate::channel::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, version,
@@ -95,7 +95,7 @@ impl Control {
             let told = told.ok_or_else(ended)?.told;
             if let Some(ChannelTold::Group(group)) = &told {
                 let described = Described::read(group)?;
-                let interface = self.wish.interface.or_else(|| interface_towards(contact));
+                let interface = interface(self.wish.interface, contact)?;
                 let key = described.of_sender();
                 let (group, origin) = (described.through(interface), group.origin);
                 let author = author.clone();
