@@ -206,9 +206,24 @@ fn an_error_names_the_file_that_failed() {
     assert_eq!(folder, (ErrorKind::Usage, Some(rig.here("folder"))));
     let nowhere = end_of(&client, &url(&server, "x"), &here("no/such/x"));
     assert_eq!(nowhere, (ErrorKind::LocalFile, Some(rig.here("no/such/x"))));
-    // The message names the remote file; `path` is set only for files of this host.
+    // The message of a copy names the remote file; `path` is set only for files of this host.
     let there = end_of(&client, &url(&server, "missing"), &here("z"));
     assert_eq!(there, (ErrorKind::RemoteFile, None));
+}
+
+#[test]
+fn an_error_of_a_call_about_one_remote_file_has_the_path_of_the_call() {
+    let rig = Rig::new();
+    blocking::wait(async {
+        let server = rig.server().start().await.expect("it listens");
+        let connection = rig.client().connect(url(&server, "")).await.expect("it connects");
+        let opened = connection.open_file("no/such").await.expect_err("nothing is there");
+        let mut names = connection.list("no/folder").await.expect("it is asked");
+        let listed = names.next().await.expect("an error").expect_err("nothing is there");
+        let found = [opened, listed].map(|error| (error.kind, error.path, error.is_missing));
+        let expected = ["no/such", "no/folder"].map(|path| Some(PathBuf::from(path)));
+        assert_eq!(found, expected.map(|path| (ErrorKind::RemoteFile, path, true)));
+    });
 }
 
 #[test]
