@@ -110,6 +110,7 @@ impl Source {
             return Err(Error::new(FileErrorKind::Request, what));
         };
         let (mut origins, mut shape) = (Vec::new(), Shape::Several);
+        let mut first_refused = None;
         let only = places.len() == 1;
         let mut walk = Walk::new(options.watch.clone(), !only, memory);
         for place in places {
@@ -122,20 +123,19 @@ impl Source {
                     }
                 }
                 Err(Refused::Whole(error)) => return Err(error),
-                Err(Refused::Place(reason)) => {
+                Err(Refused::Place { reason, is_missing }) => {
+                    first_refused.get_or_insert_with(|| unreadable(place, &reason, is_missing));
                     let path = place.path().as_os_str().as_bytes().to_vec();
                     walk.failures.push(Failure { path, reason, ..Failure::default() });
                 }
             }
         }
-        if let (true, Some(failure)) = (origins.is_empty(), walk.failures.first()) {
-            let what = format!("cannot read {}: {}", places[0].shown(), failure.reason);
-            return Err(Error::new(FileErrorKind::File, what).at(places[0].named()));
+        if let (true, Some(error)) = (origins.is_empty(), first_refused) {
+            return Err(error);
         }
         if shape == Shape::File && walk.listing.len() == 0 {
             let reason = walk.failures.pop().map(|failure| failure.reason).unwrap_or_default();
-            let what = format!("cannot read {}: {reason}", places[0].shown());
-            return Err(Error::new(FileErrorKind::File, what).at(places[0].named()));
+            return Err(unreadable(&places[0], &reason, false));
         }
         let bytes = walk.bytes();
         let listed = walk.listing.into_manifest(shape);
@@ -328,8 +328,8 @@ impl From<io::Error> for Trouble {
 enum Refused {
     /// Nothing can be copied.
     Whole(Error),
-    /// This place cannot be read, with the reason; other places may be readable.
-    Place(String),
+    /// This place cannot be read; other places may be readable.
+    Place { reason: String, is_missing: bool },
 }
 
 impl From<Error> for Refused {
@@ -340,7 +340,8 @@ impl From<Error> for Refused {
 
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Refused {
-        Refused::Place(longhaul_text::reason(&error))
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        Refused::Place { reason: longhaul_text::reason(&error), is_missing }
     }
 }
 
@@ -363,7 +364,8 @@ fn take(
 ) -> Result<(Shape, Origin), Refused> {
     let contents = place.says_folder();
     if place.name().is_some_and(|name| name.len() > names::NAME_MAX) {
-        return Err(Refused::Place("its name is longer than 255 bytes".to_owned()));
+        let reason = "its name is longer than 255 bytes".to_owned();
+        return Err(Refused::Place { reason, is_missing: false });
     }
     let as_link = match (recursive && !contents, place.name()) {
         (true, Some(name)) => {
@@ -403,10 +405,15 @@ fn take(
             Ok((Shape::File, Origin { own_name: Some(name), ..Origin::new(parent, 0) }))
         }
         Found::Other { .. } => {
-            let reason = "it is a device, socket or pipe, which cannot be copied";
-            Err(Refused::Place(reason.to_owned()))
+            let reason = "it is a device, socket or pipe, which cannot be copied".to_owned();
+            Err(Refused::Place { reason, is_missing: false })
         }
     }
+}
+
+fn unreadable(place: &Place, reason: &str, is_missing: bool) -> Error {
+    let what = format!("cannot read {}: {reason}", place.shown());
+    Error { is_missing, ..Error::new(FileErrorKind::File, what).at(place.named()) }
 }
 
 fn top(source: u16, name: &[u8]) -> Spot<'_> {

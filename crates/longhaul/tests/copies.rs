@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul::units::Rate;
-use longhaul::{Client, ErrorKind, Event, Identity, Names, Trust, blocking};
+use longhaul::{Access, Client, ErrorKind, Event, Identity, Names, Trust, blocking};
 
 use crate::rig::{Rig, noise, read_tree, until_bytes, url, write_tree};
 
@@ -178,12 +178,16 @@ fn an_invalid_call_is_refused_at_the_start() {
     assert!(longhaul::Client::builder().build().is_err(), "a client needs an identity");
 }
 
-fn end_of(client: &Client, from: &str, to: &str) -> (ErrorKind, Option<PathBuf>) {
+fn error_of(client: &Client, from: &str, to: &str) -> longhaul::Error {
     let ended = blocking::wait(async {
         let mut copy = client.copy([from], to).start()?;
         copy.finish().await
     });
-    let error = ended.expect_err("it cannot be copied");
+    ended.expect_err("it cannot be copied")
+}
+
+fn end_of(client: &Client, from: &str, to: &str) -> (ErrorKind, Option<PathBuf>) {
+    let error = error_of(client, from, to);
     (error.kind, error.path)
 }
 
@@ -202,9 +206,52 @@ fn an_error_names_the_file_that_failed() {
     assert_eq!(folder, (ErrorKind::Usage, Some(rig.here("folder"))));
     let nowhere = end_of(&client, &url(&server, "x"), &here("no/such/x"));
     assert_eq!(nowhere, (ErrorKind::LocalFile, Some(rig.here("no/such/x"))));
-    // The message names the remote file; `path` is set only for files of this host.
+    // The message of a copy names the remote file; `path` is set only for files of this host.
     let there = end_of(&client, &url(&server, "missing"), &here("z"));
     assert_eq!(there, (ErrorKind::RemoteFile, None));
+}
+
+#[test]
+fn an_error_of_a_call_about_one_remote_file_has_the_path_of_the_call() {
+    let rig = Rig::new();
+    blocking::wait(async {
+        let server = rig.server().start().await.expect("it listens");
+        let connection = rig.client().connect(url(&server, "")).await.expect("it connects");
+        let opened = connection.open_file("no/such").await.expect_err("nothing is there");
+        let mut names = connection.list("no/folder").await.expect("it is asked");
+        let listed = names.next().await.expect("an error").expect_err("nothing is there");
+        let found = [opened, listed].map(|error| (error.kind, error.path, error.is_missing));
+        let expected = ["no/such", "no/folder"].map(|path| Some(PathBuf::from(path)));
+        assert_eq!(found, expected.map(|path| (ErrorKind::RemoteFile, path, true)));
+    });
+}
+
+#[test]
+fn an_error_about_a_missing_source_or_a_missing_folder_of_a_client_says_so() {
+    let rig = Rig::new();
+    let start = || {
+        let limited = Access::read_only().below("public");
+        let server = rig.closed_server().allow(rig.client.id().to_string(), limited);
+        blocking::wait(server.start())
+    };
+    let error = start().expect_err("the folder is missing");
+    assert_eq!((error.kind, error.is_missing), (ErrorKind::LocalFile, true), "{error}");
+    fs::create_dir(rig.there("public")).expect("a new folder");
+    let mut server = start().expect("it listens");
+    let (client, z) = (rig.client(), rig.here("z").display().to_string());
+    let from_missing = |from: &str| {
+        let error = error_of(&client, from, &z);
+        (error.kind, error.is_missing)
+    };
+    let here = rig.here("missing").display().to_string();
+    assert_eq!(from_missing(&here), (ErrorKind::LocalFile, true));
+    assert_eq!(from_missing(&url(&server, "x")), (ErrorKind::RemoteFile, true), "no file");
+    fs::create_dir(rig.there("public/folder")).expect("a new folder");
+    let folder = from_missing(&url(&server, "folder"));
+    assert_eq!(folder, (ErrorKind::Usage, false), "it is there");
+    fs::remove_dir_all(rig.there("public")).expect("it is there");
+    assert_eq!(from_missing(&url(&server, "x")), (ErrorKind::RemoteFile, true), "no folder");
+    blocking::wait(server.shutdown(Duration::ZERO));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_io::AsyncRead;
 use longhaul::units::{Bytes, Rate};
-use longhaul::{Client, ErrorKind, Event, ServerEvent, Trust, blocking};
+use longhaul::{CallOption, Client, ErrorKind, Event, MemoryFolder, ServerEvent, Trust, blocking};
 
 use crate::rig::{Rig, noise, url};
 
@@ -140,7 +140,8 @@ fn a_reader_beyond_the_limit_writes_no_file() {
         let server = rig.server().start().await.expect("it listens");
         let reader = Slow::new(noise(100_001));
         let write = rig.client().write(reader, url(&server, "x")).max_bytes(100_000);
-        assert_eq!(write.await.expect_err("too much").kind, ErrorKind::Usage);
+        let error = write.await.expect_err("too much");
+        assert_eq!((error.kind, error.options()), (ErrorKind::Usage, vec![CallOption::MaxBytes]));
         assert!(!rig.there("x").exists());
     });
 }
@@ -157,7 +158,28 @@ fn a_file_larger_than_the_limit_is_refused_and_a_file_of_the_limits_size_is_read
         let error = client.read(&there).max_bytes(most - 1).await.expect_err("it is larger");
         assert_eq!(error.kind, ErrorKind::LocalFile, "{error}");
         assert!(error.what().contains("into 9437183 bytes of memory"), "{error}");
+        assert_eq!(error.advice(), Some("raise `max_bytes`"), "{error}");
+        let sparse = fs::File::create(rig.there("sparse")).expect("a new file");
+        sparse.set_len(300 << 20).expect("it has a hole");
+        let error = client.read(url(&server, "sparse")).await.expect_err("it is larger");
+        assert_eq!(error.options(), [CallOption::MaxBytes], "{error}");
         assert!(client.read(&there).max_bytes(most).await.expect("it fits") == content);
+    });
+}
+
+#[test]
+fn several_files_are_pulled_into_a_memory_folder_by_the_destination_dot() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let server = rig.server().start().await.expect("it listens");
+        fs::write(rig.there("a"), "one").expect("a new file");
+        fs::write(rig.there("b"), "two").expect("a new file");
+        let folder = MemoryFolder::new(1 << 20);
+        let copy = rig.client().copy([url(&server, "a"), url(&server, "b")], ".");
+        let mut copy = copy.local_files(&folder).start().expect("it starts");
+        copy.finish().await.expect("it is copied");
+        let taken = ["a", "b"].map(|name| folder.take(name.as_ref()));
+        assert_eq!(taken, [Some(b"one".to_vec()), Some(b"two".to_vec())]);
     });
 }
 

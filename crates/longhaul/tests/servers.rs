@@ -61,6 +61,20 @@ async fn a_client_learns_of_the_shutdown_and_resumes_at_the_next_server() {
 }
 
 #[tokio::test]
+async fn a_copy_that_does_not_retry_fails_with_the_reason_that_the_server_is_shutting_down() {
+    let rig = Rig::new();
+    fs::write(rig.there("x"), noise(32 << 20)).expect("a new file");
+    let mut server = rig.server().start().await.expect("it listens");
+    let copy = rig.client().copy([url(&server, "x")], rig.here("x")).retry_for(Duration::ZERO);
+    let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
+    crate::rig::until_bytes(&mut copy.events(), 1 << 20).await;
+    server.shutdown(Duration::ZERO).await;
+    let error = copy.finish().await.expect_err("the server is gone");
+    assert!(error.what().contains("the server is shutting down"), "{error}");
+    assert!(error.is_resumable, "{error}");
+}
+
+#[tokio::test]
 async fn a_server_that_shuts_down_lets_a_running_transfer_finish() {
     let rig = Rig::new();
     fs::write(rig.there("x"), noise(8 << 20)).expect("a new file");

@@ -23,6 +23,8 @@ pub enum CallOption {
     DryRun,
     /// Where a server listens.
     Listen,
+    /// The limit on the content of a read into memory, or of a write from a reader.
+    MaxBytes,
     /// The limit on incomplete data in memory.
     Memory,
     /// The only server id to accept.
@@ -51,7 +53,7 @@ pub enum CallOption {
 
 impl CallOption {
     /// All options.
-    pub const ALL: [CallOption; 20] = [
+    pub const ALL: [CallOption; 21] = [
         CallOption::AcceptNew,
         CallOption::Allow,
         CallOption::AllowDowngrade,
@@ -60,6 +62,7 @@ impl CallOption {
         CallOption::Datagram,
         CallOption::DryRun,
         CallOption::Listen,
+        CallOption::MaxBytes,
         CallOption::Memory,
         CallOption::Pin,
         CallOption::Ports,
@@ -85,6 +88,7 @@ impl CallOption {
             CallOption::Datagram => "datagram",
             CallOption::DryRun => "dry_run",
             CallOption::Listen => "listen",
+            CallOption::MaxBytes => "max_bytes",
             CallOption::Memory => "memory",
             CallOption::Pin => "pin",
             CallOption::Ports => "ports",

@@ -64,6 +64,16 @@ impl Error {
     pub fn at(self, path: impl Into<PathBuf>) -> Error {
         Error { path: Some(path.into().into_boxed_path()), ..self }
     }
+
+    /// Sets the path that the call requested, if the error concerns a file of the other host. No
+    /// path comes from the wire.
+    #[must_use]
+    pub(crate) fn at_requested(self, path: &[u8]) -> Error {
+        match (self.kind, &self.path) {
+            (ErrorKind::RemoteFile, None) => self.at(longhaul_files::place::as_path(path)),
+            _ => self,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -128,6 +138,17 @@ impl From<&Error> for longhaul_session::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_error_of_the_other_hosts_files_gets_the_requested_path() {
+        for kind in ErrorKind::ALL {
+            let error = Error::new(*kind, "x").at_requested(b"a/b");
+            let expected = (*kind == ErrorKind::RemoteFile).then_some(Path::new("a/b"));
+            assert_eq!(error.path.as_deref(), expected, "{kind:?}");
+        }
+        let known = Error::new(ErrorKind::RemoteFile, "x").at("y").at_requested(b"a/b");
+        assert_eq!(known.path.as_deref(), Some(Path::new("y")));
+    }
 
     #[test]
     fn each_error_kind_survives_the_session_under_its_own_number() {

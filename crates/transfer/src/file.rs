@@ -87,11 +87,12 @@ pub(crate) async fn serve(
     tell: oneshot::Sender<Result<Opened, Error>>,
     cancel: &Cancel,
 ) {
+    let path = what.0.path.clone();
     let opened = or_cancelled(open(connection, first, what), cancel).await;
     let (about, mut reading) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            let _ = tell.send(Err(advised(error)));
+            let _ = tell.send(Err(advised(error, &path)));
             return;
         }
     };
@@ -106,7 +107,7 @@ pub(crate) async fn serve(
         let _ = writer.leave(reader).await;
         return;
     };
-    let error = advised(error);
+    let error = advised(error, &path);
     let Reading { requested, changes, jobs, .. } = reading;
     for requested in requested {
         let _ = requested.tell.send(Err(error.clone()));
@@ -167,8 +168,9 @@ fn silent<E>(_: E) -> Error {
     Error::new(ErrorKind::Unfinished, what)
 }
 
-/// Adds advice to an error that has none, if another attempt may succeed.
-fn advised(error: Error) -> Error {
+/// Adds the path, and advice to an error that has none, if another attempt may succeed.
+fn advised(error: Error, path: &[u8]) -> Error {
+    let error = error.at_requested(path);
     match (error.kind, &error.advice) {
         (ErrorKind::Unfinished, None) => {
             error.advise("check the server and the network, and open the file again")

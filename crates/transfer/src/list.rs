@@ -166,7 +166,7 @@ async fn answer(
         () = cancel.wished() => Ok(()),
     };
     if let Err(error) = ended {
-        let _ = tell.send(Err(error)).await;
+        let _ = tell.send(Err(error.at_requested(&path))).await;
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn send_stream(
         };
         let (first, control) = connector.begin(ready, make).await?;
         let again = async || connector.again().await;
-        // A source that a cancel has stopped may still count its frames; the stream is not complete.
+        // A cancelled source may still count its frames, but the stream is not complete.
         let finished = async {
             let frames = finished.await;
             if connector.cancel.is_cancelled() { std::future::pending().await } else { frames }

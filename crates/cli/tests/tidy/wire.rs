@@ -71,7 +71,7 @@ fn kind(attribute: &str, of: &str) -> String {
 /// The messages of a source file, each as a heading and a table of its fields.
 fn messages(source: &Text) -> String {
     let (mut out, mut doc, mut attribute) = (String::new(), Vec::new(), None::<String>);
-    let (mut derives, mut within) = (false, false);
+    let (mut derives, mut within, mut has_rows) = (false, false, false);
     for line in source.code() {
         let line = line.trim();
         if let Some(text) = line.strip_prefix("///") {
@@ -91,16 +91,18 @@ fn messages(source: &Text) -> String {
             let name = line.trim_start_matches("pub(super) ").trim_start_matches("pub ");
             let (name, of) = name.split_once([':', '(']).unwrap_or((name, ""));
             let (kind, doc) = (kind(field, of), plain(&std::mem::take(&mut doc)));
+            if !std::mem::replace(&mut has_rows, true) {
+                out += "\n| tag | field | type | what |\n| --- | --- | --- | --- |\n";
+            }
             writeln!(out, "| {tag} | {name} | {kind} | {doc} |").expect("text grows");
         } else if derives && (line.contains("struct ") || line.contains("enum ")) {
             let name = line.split("struct ").last().unwrap_or_default();
             let name =
                 name.split("enum ").last().unwrap_or_default().trim_end_matches([' ', '{', '}']);
             let doc = plain(&std::mem::take(&mut doc));
-            let heading = format!("\n### {name}\n\n{doc}\n\n").replace("\n\n\n\n", "\n\n");
-            out += &heading;
-            out += "| tag | field | type | what |\n| --- | --- | --- | --- |\n";
-            (derives, within) = (false, true);
+            out += format!("\n### {name}\n\n{doc}").trim_end();
+            out += "\n";
+            (derives, within, has_rows) = (false, true, false);
         } else {
             within &= line != "}";
             doc.clear();

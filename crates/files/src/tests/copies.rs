@@ -142,7 +142,9 @@ fn sources_that_cannot_be_opened_fail_and_the_others_are_copied() {
     let there: Vec<PathBuf> = tree(&ends.to).into_keys().collect();
     assert_eq!(there, ["tree", "tree/one", "two"].map(PathBuf::from));
     let error = Source::open(&[places[0].clone(), places[2].clone()], &options).unwrap_err();
-    assert!(error.what.contains("missing: No such file"), "{error}");
+    assert!(error.what.contains("missing: No such file") && error.is_missing, "{error}");
+    let error = Source::open(&[places[2].clone(), places[0].clone()], &options).unwrap_err();
+    assert!(error.what.contains("slash") && !error.is_missing, "{error}");
 }
 
 #[test]

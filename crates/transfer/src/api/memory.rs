@@ -11,10 +11,12 @@ use std::task::Poll;
 
 use futures_io::AsyncRead;
 use longhaul_files::MemoryFolder;
+use longhaul_text::CallOption;
 use tokio::sync::mpsc;
 
 use super::client::Client;
 use super::copy::CopyRequest;
+use crate::error;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
 use crate::summary::Summary;
@@ -65,13 +67,17 @@ impl ReadRequest {
         let copy = self.client.copy([source.clone()], PathBuf::from(&name));
         let copy = (self.configure)(copy.local_files(&folder));
         let ended = copy.start()?.finish().await;
-        let summary = ended.map_err(|error| match error.kind {
-            ErrorKind::LocalFile => {
+        // Only the limit can prevent the content's file from being written.
+        let is_limit = |error: &Error| {
+            error.kind == ErrorKind::LocalFile && error.path.as_deref() == Some(name.as_ref())
+        };
+        let summary = ended.map_err(|error| match is_limit(&error) {
+            true => {
                 let (most, why) = (self.most, error.what());
                 let what = format!("cannot read {source} into {most} bytes of memory: {why}");
-                Error::new(ErrorKind::LocalFile, what)
+                too_large(ErrorKind::LocalFile, what)
             }
-            _ => error,
+            false => error,
         })?;
         let taken = folder.take(&name).filter(|_| summary.failed_files == 0);
         let what = match summary.failed_files {
@@ -171,6 +177,10 @@ fn name(location: &Location) -> OsString {
     location.path().file_name().unwrap_or(NAME.as_ref()).to_owned()
 }
 
+fn too_large(kind: ErrorKind, what: String) -> Error {
+    error::Error::new(kind, what).advise(format!("raise {}", CallOption::MaxBytes)).into()
+}
+
 async fn bring(
     mut reader: Pin<Box<dyn AsyncRead + Send + '_>>,
     pieces: mpsc::Sender<io::Result<Vec<u8>>>,
@@ -199,7 +209,7 @@ async fn bring(
         if let Some(most) = most.filter(|most| bytes > *most) {
             let _ = pieces.send(Err(io::ErrorKind::FileTooLarge.into())).await;
             let what = format!("the content to write is larger than {most} bytes");
-            return Err(Error::new(ErrorKind::Usage, what));
+            return Err(too_large(ErrorKind::Usage, what));
         }
         if pieces.send(Ok(piece[..read].to_vec())).await.is_err() {
             return Ok(());

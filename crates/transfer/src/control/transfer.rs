@@ -23,7 +23,7 @@ pub struct Offer {
     /// BLAKE3 of the encoded manifest.
     #[prost(bytes = "vec", tag = "3")]
     pub manifest_digest: Vec<u8>,
-    /// Length of the whole virtual object, manifest included.
+    /// Length of the whole object, manifest included.
     #[prost(uint64, tag = "4")]
     pub object_len: u64,
     /// Length in bytes of the encoded manifest, if it follows on this stream in pieces because the
@@ -83,7 +83,7 @@ impl Card {
 /// The chunks that need not be sent, and the chunks to compare with the source.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Plan {
-    /// Chunks of the virtual object that the receiver has.
+    /// Chunks of the object that the receiver has.
     #[prost(message, optional, tag = "1")]
     pub have: Option<Ranges>,
     /// Partial or existing files whose chunks must be compared before the missing chunks are known.
@@ -136,7 +136,7 @@ pub struct Compared {
 /// another source sends them.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Needless {
-    /// The chunks of the virtual object.
+    /// The chunks of the object.
     #[prost(message, optional, tag = "1")]
     pub chunks: Option<Ranges>,
 }
@@ -144,7 +144,7 @@ pub struct Needless {
 /// The expected values of chunks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Digests {
-    /// The chunks of the virtual object.
+    /// The chunks of the object.
     #[prost(uint64, repeated, tag = "1")]
     pub chunks: Vec<u64>,
     /// The values of the chunks, 32 bytes each.
@@ -387,7 +387,7 @@ pub struct Lease {
     /// lease is ignored.
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// The chunks of the virtual object.
+    /// The chunks of the object.
     #[prost(message, optional, tag = "2")]
     pub chunks: Option<Ranges>,
 }
@@ -474,7 +474,7 @@ pub struct Attach {
 /// then zero and `last` false.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChunkPiece {
-    /// The chunk of the virtual object.
+    /// The chunk of the object.
     #[prost(uint64, tag = "1")]
     pub chunk: u64,
     /// Offset of the piece in the chunk.

@@ -247,7 +247,8 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
         show(folder.as_os_str().as_bytes()),
         reason(error)
     );
-    Error::new(ErrorKind::LocalFile, what)
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    Error { is_missing, ..Error::new(ErrorKind::LocalFile, what) }
         .at(folder)
         .advise("create this folder below the root on the server, without a link in its path")
 }
