@@ -89,7 +89,11 @@ fn an_interrupted_sender_of_a_stream_closes_its_session_with_the_reason() {
     sender.signal(Signal::INT);
     sender.end().is(130, &[]);
     let ended = pair.server.child().event(|event| is(event, "ended"));
-    assert_eq!((&ended["result"], &ended["what"]), (&"failed".into(), &"interrupted".into()));
+    assert_eq!(ended["result"], "failed", "{ended}");
+    assert!(
+        ended["what"].as_str().is_some_and(|what| what.ends_with("says: interrupted")),
+        "{ended}"
+    );
 }
 
 #[test]
