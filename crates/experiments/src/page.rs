@@ -279,7 +279,7 @@ fn scenarios(cases: &[Case]) -> String {
     let links = files.iter().map(|file| format!("[{file}.toml](../scenarios/{file}.toml)"));
     let mut text = format!("Scenario: {}.", links.collect::<Vec<_>>().join(", "));
     if cases.iter().any(|case| !case.variant.only.is_empty()) {
-        text += " Each case runs only some of the scenario's flows.";
+        text += " A case may leave out some of the scenario's flows.";
     }
     if !keys.is_empty() {
         let keys = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(scenarios(&cases), expected);
         let alone = Case::both("tcp", vary("gtp-table2").only(&["tcp"]));
         assert!(
-            scenarios(&[alone]).ends_with("Each case runs only some of the scenario's flows.\n\n")
+            scenarios(&[alone]).ends_with("A case may leave out some of the scenario's flows.\n\n")
         );
     }
 

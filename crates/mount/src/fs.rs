@@ -14,7 +14,7 @@ use fuser::{
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
     ReplyEntry, ReplyOpen, Request,
 };
-use longhaul_transfer::api::{NameKind, Named};
+use longhaul_transfer::api::{NameKind, Named, RemoteFile};
 use tokio::runtime::Handle;
 
 use crate::cache::Cache;
@@ -36,6 +36,9 @@ struct Inner {
     tree: Tree,
     files: Mutex<HashMap<u64, Arc<OpenFile>>>,
     folders: Mutex<HashMap<u64, Arc<Listing>>>,
+    /// A file that was opened in a newer version than its inode's, with the number of the newer
+    /// version's inode, until the kernel opens that inode.
+    newer: Mutex<Option<(u64, (RemoteFile, u64))>>,
     handles: AtomicU64,
     owner: (u32, u32),
 }
@@ -48,6 +51,7 @@ impl Remote {
             cache,
             files: Mutex::default(),
             folders: Mutex::default(),
+            newer: Mutex::default(),
             handles: AtomicU64::new(1),
             owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
         };
@@ -108,10 +112,18 @@ impl Inner {
 
     async fn open(&self, inode: u64) -> Result<u64, Failed> {
         let (path, known) = (self.tree.path(inode)?, self.tree.known(inode)?);
-        let remote = self.host.open(&path, &mut Retry::default()).await?;
-        if Version::of(&remote.0) != (Version { size: known.size, modified: known.modified }) {
-            // The kernel looks the path up again, once, and opens the inode of the new version.
-            self.tree.outdate(inode);
+        let kept = lock(&self.newer).take_if(|(newer, _)| *newer == inode);
+        let remote = match kept {
+            Some((_, remote)) => remote,
+            None => self.host.open(&path, &mut Retry::default()).await?,
+        };
+        let version = Version::of(&remote.0);
+        if version != (Version { size: known.size, modified: known.modified }) {
+            // The kernel looks the path up again, once, and opens the inode of the newer version.
+            // That open must get this version, although the file may have changed again.
+            if let Some(newer) = self.tree.renew(inode, version).await {
+                lock(&self.newer).replace((newer, remote));
+            }
             return Err(Errno::ESTALE.into());
         }
         let file = OpenFile::new(path, inode, remote, &self.host, &self.cache);

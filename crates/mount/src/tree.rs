@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use fuser::Errno;
 use longhaul_transfer::api::{FileTime, NameKind, Named};
 
+use crate::file::Version;
 use crate::host::{Failed, Host};
 
 pub(crate) const TOP: u64 = 1;
@@ -24,7 +25,7 @@ const CURRENT: Duration = Duration::from_secs(5);
 /// Maximum number of names in all kept listings; beyond it, all listings are dropped.
 const MOST_NAMES: usize = 2_000_000;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Listing {
     pub(crate) names: Vec<Named>,
     since: Instant,
@@ -40,6 +41,12 @@ impl Listing {
     fn find(&self, name: &[u8]) -> Option<&Named> {
         let at = self.names.binary_search_by(|named| named.name[..].cmp(name)).ok()?;
         Some(&self.names[at])
+    }
+
+    fn replace(&mut self, named: Named) {
+        if let Ok(at) = self.names.binary_search_by(|old| old.name.cmp(&named.name)) {
+            self.names[at] = named;
+        }
     }
 
     fn is_current(&self) -> bool {
@@ -139,10 +146,17 @@ impl Tree {
         Ok(listing)
     }
 
-    /// Makes the next lookup in the folder of `inode` read the folder's listing again.
-    pub(crate) fn outdate(&self, inode: u64) {
-        let parent = self.parent(inode);
-        lock(&self.folders).remove(&parent);
+    /// Puts the newer version of a file into the folder's listing, so that the next lookup finds
+    /// it. Returns the number of the newer version's inode; `None` if no listing is kept.
+    pub(crate) async fn renew(&self, inode: u64, newer: Version) -> Option<u64> {
+        let node = self.node(inode).ok()?;
+        let slot = lock(&self.folders).get(&node.parent)?.0.clone();
+        let mut slot = slot.lock().await;
+        let listing = slot.as_mut()?;
+        let named = Named { size: newer.size, modified: newer.modified, ..node.named };
+        let number = number(node.parent, &named);
+        Arc::make_mut(listing).replace(named);
+        Some(number)
     }
 
     /// Finds `name` in `parent`, and counts one more lookup by the kernel.

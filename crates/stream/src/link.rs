@@ -10,11 +10,10 @@ use longhaul_net::sealing::keys::{Cipher, Suite};
 use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
-use longhaul_session::{Error, RttWatch, Session};
+use longhaul_session::{Error, Kind, RttWatch, Session};
 use tokio::sync::oneshot;
 
-/// The server's port for data must answer within this time. If the whole network is down, the
-/// session is lost earlier ([`silence`](longhaul_session::retry::silence)), and the client retries.
+/// The server's port for data must answer within this time.
 const PATIENCE: Span = Span::from_secs(5);
 /// UDP payload of the probes of the port: a datagram that every path carries.
 const PROBE: u16 = 500;
@@ -42,18 +41,31 @@ impl Link {
 }
 
 /// Completes when the server's port for data at `contact` has answered a probe, which shows that
-/// datagrams pass in both directions.
+/// datagrams pass in both directions; at once if the port `has_answered` the search for the
+/// datagram size.
 ///
 /// # Errors
-/// The port did not answer.
-pub(crate) async fn answers(port: &Port, contact: SocketAddr) -> Result<(), Error> {
+/// The port did not answer. If an earlier link of this stream `was_reached`, the error counts as a
+/// lost connection (the network may be down for a moment), so that the client tries again.
+pub(crate) async fn answers(
+    port: &Port,
+    contact: SocketAddr,
+    has_answered: bool,
+    was_reached: bool,
+) -> Result<(), Error> {
+    if has_answered {
+        return Ok(());
+    }
     let (tell, found) = oneshot::channel();
     mtu::search(port, Path::from(contact), PROBE, PATIENCE, move |found| {
         let _ = tell.send(found.is_some());
     })?;
     match found.await {
         Ok(true) => Ok(()),
-        _ => Err(mtu::unanswered(contact).into()),
+        _ => {
+            let error = Error::from(mtu::unanswered(contact));
+            Err(if was_reached { Error { kind: Kind::Lost, ..error } } else { error })
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A receiver of a stream: delivers frames, and keeps the connection.
 
+use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -124,6 +125,8 @@ pub struct Control {
     board: Board,
     /// Frames withheld on earlier connections.
     withheld: u64,
+    /// Whether the server's port for data has answered over any link.
+    was_reached: Cell<bool>,
 }
 
 /// Creates a receiver of the stream `name`. Returns its items, its [`Control`] and its state.
@@ -136,7 +139,11 @@ pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
         Error::new(Kind::Lost, format!("cannot start a thread for the stream: {error}"))
     })?;
     let board = Board { shared: Gathering::new(out), tally, line: Arc::default() };
-    Ok((items, Control { name, board: board.clone(), withheld: 0 }, board))
+    Ok((
+        items,
+        Control { name, board: board.clone(), withheld: 0, was_reached: Cell::new(false) },
+        board,
+    ))
 }
 
 impl Control {
@@ -175,7 +182,7 @@ impl Control {
         ends: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Error> {
         let suite = link.suite();
-        let Link { mut session, port, contact, flow, .. } = link;
+        let Link { mut session, port, contact, flow, datagram } = link;
         session.ask_for(SERVICE, VERSION);
         let (exporter, rtt) = (session.exporter(), session.rtt());
         let sealer = keys(&exporter, suite, 0, flow).receiving_end().reports;
@@ -206,9 +213,14 @@ impl Control {
         };
         let attends =
             self.attend((&mut writer, &mut reader), &mut requested, LeastRtt::new(rtt), post);
+        let was_reached = &self.was_reached;
+        let answered = answers(&port, contact, datagram.is_some(), was_reached.get());
         let unreachable = async {
-            match answers(&port, contact).await {
-                Ok(()) => std::future::pending().await,
+            match answered.await {
+                Ok(()) => {
+                    was_reached.set(true);
+                    std::future::pending().await
+                }
                 Err(error) => error,
             }
         };

@@ -140,6 +140,8 @@ pub struct Control {
     followed: Option<(Losses, Span, Span, u32)>,
     ceiling: Ceiling,
     reach: Reach,
+    /// Whether the server's port for data has answered over any link.
+    was_reached: bool,
 }
 
 /// Whether the datagrams of the current link reach the server.
@@ -191,8 +193,19 @@ pub fn new(
     let source = Source { orders: orders.clone(), room: room.clone(), frame };
     let (status, watched) = watch::channel(Status::default());
     let (followed, reach, ceiling) = (None, Reach::default(), Ceiling::new(terms.interval()));
-    let control =
-        Control { wish, terms, run, orders, room, counts, status, followed, ceiling, reach };
+    let control = Control {
+        wish,
+        terms,
+        run,
+        orders,
+        room,
+        counts,
+        status,
+        followed,
+        ceiling,
+        reach,
+        was_reached: false,
+    };
     Ok((source, control, watched))
 }
 
@@ -263,7 +276,7 @@ impl Control {
         // Datagrams of an earlier link say nothing about this one.
         self.reach = Reach { before: lock(&self.counts).datagrams, since: None };
         let suite = link.suite();
-        let Link { mut session, port, contact, flow, .. } = link;
+        let Link { mut session, port, contact, flow, datagram } = link;
         session.ask_for(SERVICE, VERSION);
         let Terms { symbol, frame, per_second, deadline, group } = self.terms;
         let asked = Send {
@@ -280,7 +293,8 @@ impl Control {
         let data = keys(&session.exporter(), suite, 0, flow).sending_end().data;
         let (socket, path) = (port.socket().clone(), UdpPath::from(contact));
         let mut out = Some(Outgoing { socket, path, data });
-        let (silent, answered) = (silence(session.rtt()), answers(&port, contact));
+        let answered = answers(&port, contact, datagram.is_some(), self.was_reached);
+        let silent = silence(session.rtt());
         tokio::pin!(silent, answered);
         let mut is_reached = false;
         let (mut writer, mut reader) = session.split();
@@ -295,7 +309,7 @@ impl Control {
                 }
                 reached = &mut answered, if !is_reached => {
                     reached?;
-                    is_reached = true;
+                    (is_reached, self.was_reached) = (true, true);
                 }
                 told = reader.read::<Tell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
@@ -396,7 +410,7 @@ impl Control {
             return Ok(());
         }
         let what = "none of the stream's datagrams arrives at the server";
-        Err(Error::new(Kind::Unreachable, what).advise("open the server's UDP data port"))
+        Err(Error::new(Kind::Unreachable, what).advise("request smaller datagrams"))
     }
 }
 

@@ -20,14 +20,26 @@ pub(super) struct Alike {
     distinguish: BTreeSet<Option<u32>>,
 }
 
-/// How file systems ignore case: ASCII letters only, one character for each character, or also
-/// characters for which several others stand, such as ß and SS.
-const RULES: [fn(&str) -> String; 3] = [
+/// How file systems ignore case: of ASCII letters only; by the lower-case or by the upper-case form
+/// of each character that has a single one; or by all forms, so that ß equals SS.
+const RULES: [fn(&str) -> String; 4] = [
     |name| name.to_ascii_lowercase(),
-    |name| name.to_lowercase(),
+    |name| name.chars().map(|each| single(each, each.to_lowercase())).collect(),
+    |name| {
+        let upper = |each: char| single(each, each.to_uppercase()).to_ascii_lowercase();
+        name.chars().map(upper).collect()
+    },
     // The three steps make ẞ, ß and SS equal: ẞ → ß → SS → ss.
     |name| name.to_lowercase().to_uppercase().to_lowercase(),
 ];
+
+/// Returns the only character of `forms`; `each` if there are several.
+fn single(each: char, mut forms: impl Iterator<Item = char>) -> char {
+    match (forms.next(), forms.next()) {
+        (Some(only), None) => only,
+        _ => each,
+    }
+}
 
 impl Alike {
     pub(super) fn new(manifest: &Manifest) -> Alike {
@@ -108,4 +120,20 @@ fn is_one_name(folder: &dyn Folder, first: &[u8], second: &[u8]) -> io::Result<b
     let found = folder.look_if_there(&names::probe(second, random));
     folder.remove(&probe)?;
     Ok(found?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_finds_names_that_others_keep_apart() {
+        let equal = |one: &str, other: &str| RULES.map(|rule| rule(one) == rule(other));
+        assert_eq!(equal("README", "readme"), [true; 4]);
+        assert_eq!(equal("Ä", "ä"), [false, true, true, true]);
+        assert_eq!(equal("\u{b5}", "\u{3bc}"), [false, false, true, true], "micro sign and mu");
+        assert_eq!(equal("\u{212a}", "k"), [false, true, false, true], "Kelvin sign");
+        assert_eq!(equal("ß", "SS"), [false, false, false, true]);
+        assert_eq!(equal("a", "b"), [false; 4]);
+    }
 }

@@ -194,7 +194,13 @@ impl LinkSpec {
             }
         }
         let frame = Bytes::new(u64::from(mtu) + u64::from(self.framing));
-        if self.rate.is_some() && self.queue < frame {
+        let rates = self.schedule.iter().filter_map(|step| match step.change {
+            Change::Rate(rate) => rate,
+            Change::RateRamp { to, .. } => Some(to),
+            _ => None,
+        });
+        let mut rates = self.rate.into_iter().chain(rates);
+        if rates.clone().next().is_some() && self.queue < frame {
             return error(format!("a queue of {} is smaller than a packet of {frame}", self.queue));
         }
         if self.policer.is_some_and(|policer| policer.rate == Rate::ZERO || policer.burst < frame) {
@@ -205,12 +211,7 @@ impl LinkSpec {
         if !self.schedule.is_sorted_by_key(|step| step.at) {
             return error("the schedule's times are not in order".into());
         }
-        let rates = self.schedule.iter().filter_map(|step| match step.change {
-            Change::Rate(rate) => rate,
-            Change::RateRamp { to, .. } => Some(to),
-            _ => None,
-        });
-        if self.rate.into_iter().chain(rates).any(|rate| rate == Rate::ZERO) {
+        if rates.any(|rate| rate == Rate::ZERO) {
             return error("a rate of zero moves nothing; an outage is `up = false`".into());
         }
         self.loss.validate()?;
@@ -232,6 +233,15 @@ mod tests {
         assert_eq!(path().validate(1500), Ok(()));
         let wrong = [
             (LinkSpec { queue: Bytes::new(1_500), ..path() }, "smaller than a packet"),
+            (
+                LinkSpec {
+                    rate: None,
+                    queue: Bytes::new(1_500),
+                    schedule: vec![step(1, Change::Rate(Some(Rate::from_mbps(1))))],
+                    ..path()
+                },
+                "smaller than a packet",
+            ),
             (LinkSpec { corrupt: -0.1, ..path() }, "corrupt -0.1"),
             (LinkSpec { rate: Some(Rate::ZERO), ..path() }, "rate of zero"),
             (

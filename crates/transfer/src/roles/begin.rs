@@ -57,7 +57,8 @@ impl FlowEnds {
     ) -> Result<(Sender<SendCommand>, Done), Error> {
         let FlowEnds { port, path, outbox, inlet, board, earlier, events, receipts } = self;
         if datagram > LARGEST_WHOLE {
-            // If this fails, the kernel refuses the first large datagram; smaller ones follow.
+            // If this fails, the kernel refuses the first large datagram, and another pass sends
+            // smaller ones.
             let _ = port.socket().allow_fragments();
         }
         // The remembered path loses datagrams, so symbols will be needed.

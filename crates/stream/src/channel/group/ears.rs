@@ -78,8 +78,10 @@ impl Ears {
         let old = std::mem::replace(&mut self.now, Known::new(epoch));
         let older = self.before.replace((old, now + KEPT));
         self.forget(older);
-        for (_, datagram) in std::mem::take(&mut self.early) {
-            self.take(now, &datagram, out);
+        for (came, datagram) in std::mem::take(&mut self.early) {
+            if now <= came + KEPT {
+                self.take(now, &datagram, out);
+            }
         }
     }
 

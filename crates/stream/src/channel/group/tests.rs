@@ -223,6 +223,17 @@ fn datagrams_wait_for_their_key_in_a_queue_of_limited_length() {
 }
 
 #[test]
+fn datagrams_whose_key_comes_too_late_are_dropped() {
+    let epochs = [epoch(1), epoch(2)];
+    let mut ears = Ears::new(epochs[0].clone(), None);
+    let mut voice = voice(&epochs[1], 1);
+    hear(&mut ears, NOW, &voice.datagrams(NOW, &message(1, 20)));
+    let mut received = Vec::new();
+    ears.renew(NOW + Span::from_secs(3), epochs[1].clone(), &mut received);
+    assert!(received.is_empty() && ears.early() == 0);
+}
+
+#[test]
 fn a_sender_uses_a_waiting_key_when_the_next_key_comes() {
     let epochs = [epoch(1), epoch(2), epoch(3)];
     let (mut voice, now) = (voice(&epochs[0], 1), clock::now());

@@ -224,7 +224,8 @@ fn copy_with_liar(
     // The liar was excluded before it had sent everything, and the other sources sent the rest.
     let brought: Vec<u64> = summary.sources.iter().map(|row| row.received_bytes).collect();
     assert!(brought[0] <= most, "{brought:?}");
-    // No row counts the chunks that wait for the writer when their source is excluded.
+    // Chunks of the excluded source that still waited for the writer are in no source's
+    // `received_bytes`, so the others need not have delivered all that the liar had not.
     let due = if replicas { LEN - most } else { 2 * LEN_OF_PART };
     assert!(brought[1..].iter().sum::<u64>() >= due, "{brought:?}");
     summary
