@@ -157,7 +157,7 @@ struct Copying<'a> {
     resumed: u64,
     recent: Recent,
     standstill: Standstill,
-    /// For each source, its usual and its current rate.
+    /// For each source, its usual rate, and whether the source has become slow.
     slow: Vec<Slow>,
     failed_files: u64,
 }
