@@ -46,8 +46,8 @@ pub fn run(cases: &[Case]) -> Result<Outcomes, SimulateError> {
     Ok(outcomes)
 }
 
-/// Runs `work` for each item, with as many threads as the process may use cores. Returns the
-/// results in the order of the items.
+/// Runs `work` for each item, with as many threads as the process may use cores, but at most one
+/// for each item. Returns the results in the order of the items.
 ///
 /// # Panics
 /// `work` panicked.

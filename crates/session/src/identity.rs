@@ -19,7 +19,7 @@ use super::strict;
 use crate::{Error, Kind};
 use longhaul_text::reason;
 
-/// The name of the key file in the config folder. The file has PKCS#8 in PEM.
+/// The name of the key file in the config folder. The file holds the key as PKCS#8 in PEM.
 pub(crate) const KEY_FILE: &str = "identity.key";
 
 /// The bytes before the seed of an Ed25519 key in PKCS#8 version 1 (RFC 8410, section 7).

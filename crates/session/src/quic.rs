@@ -5,7 +5,7 @@
 //! - If the handshake is not complete after 40 ms, a second handshake starts. The client uses the
 //!   one that completes first.
 //! - Small datagrams (pulses) follow each write. They reveal the loss of the write's last packet
-//!   after one round trip; without them a timeout of three round trips would.
+//!   after one round trip. Without them, a timeout would reveal it after three round trips.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

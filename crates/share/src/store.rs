@@ -1,5 +1,5 @@
-//! The thread that owns a shared tree of values and its file. It serialises all reads and changes,
-//! and commits waiting edits together before it answers them.
+//! The thread that owns a shared tree of values and its file. It executes all reads and changes,
+//! one after the other, and commits waiting edits together before it answers them.
 //!
 //! After a failed commit, the thread reads the tree from the file again, and ends the streams of
 //! all clients. The clients reconnect. For each writer the file records the outcomes of its last

@@ -6,7 +6,7 @@
 //! losses, and the sender adapts to the worst path.
 //!
 //! - [`messages`] (the wire messages) and `terms` (their validation).
-//! - The server: [`server`] answers clients, with `rooms` for its streams; `ingress` opens
+//! - The server: [`server`] answers clients, with `rooms` for its streams; `ingress` decrypts
 //!   datagrams, the thread `relay` forwards them, `place` has a receiver's address.
 //! - [`channel`]: messages instead of frames.
 //! - The clients: [`send`] uses the thread `sending`. [`receive`] uses `gather` and the thread

@@ -101,7 +101,7 @@ impl Terms {
         (self.per_second * group * unit).round() / unit
     }
 
-    /// Returns the time between two frames.
+    /// Returns the time between two frames, or between two payloads if `group` is above 1.
     pub fn interval(&self) -> Span {
         Span::from_secs_f64(1.0 / self.per_second)
     }
@@ -125,7 +125,8 @@ pub fn check_deadline(deadline: Span) -> Result<Span, Error> {
     }
 }
 
-/// Parses and checks the parameters in a message.
+/// Parses and checks the parameters in a message. `per_second` counts thousandths of a frame a
+/// second, and `deadline` counts microseconds.
 ///
 /// # Errors
 /// A parameter is out of its limits.

@@ -28,7 +28,7 @@ const ENDING: Duration = Duration::from_secs(10);
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
-/// Limit of [`Run::noise`], in characters.
+/// Approximate limit of [`Run::noise`], in characters.
 const MAX_NOISE: usize = 500;
 
 /// A line of ssh's output.

@@ -20,9 +20,9 @@ use crate::{CHUNK, LARGE, names};
 
 const TRIES: usize = 10;
 
-/// Opens the partial file `name` and locks it. Resets the permissions: only the owner can read the
-/// file. Creates a missing file if `create` is true, or else returns `None` for it. On a file
-/// system without locks, `create` always creates a new file.
+/// Opens the partial file `name` and locks it. Resets the permissions, so that only the owner can
+/// read and write the file. If the file is missing, creates it if `create` is true, and otherwise
+/// returns `None`. On a file system without locks, `create` always creates a new file.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has locked the file, or if the file changes during each of

@@ -17,7 +17,7 @@ pub(super) fn delay(longest: Span, rtt: Span) -> Span {
     longest - rtt
 }
 
-/// A target that has not taken effect yet.
+/// A target (the next rate) that has not taken effect yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pending(Option<(Time, f64)>);
 

@@ -1,7 +1,7 @@
 //! The rate that several packet trains (datagrams sent back to back) show together.
 //!
-//! Jitter stretches or squeezes a train. The rate of several trains together is much closer
-//! to the capacity.
+//! Jitter stretches or squeezes a train. The rate of several trains together is much closer to the
+//! capacity than the rate of a single train.
 
 use crate::pulse::TRAIN_LEN;
 use crate::time::Span;

@@ -171,7 +171,7 @@ impl Caller {
     /// Takes a message about a call of this end.
     ///
     /// # Errors
-    /// No honest callee sends the message.
+    /// The message is one that no honest callee sends.
     pub fn on_message(&mut self, message: Message) -> Result<Option<Event>, Lie> {
         let (Message::Answer(id, _) | Message::Item(id, _) | Message::Credit(id, _)) = message
         else {

@@ -5,7 +5,8 @@
 //! order. If the tree has discarded a change that a watcher needs, the watcher gets a new snapshot.
 //! A client checks the data with a [`Replica`], and keeps its edits in [`Edits`] until they are
 //! acknowledged. [`Calls`] makes each edit at most once, however often it is sent: the server
-//! remembers the last outcomes of each [`Writer`].
+//! remembers the last outcomes of each [`Writer`]. Only a presence (a value that vanishes with its
+//! writer) is created again if it has vanished.
 
 mod calls;
 mod edits;

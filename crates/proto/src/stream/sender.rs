@@ -90,7 +90,7 @@ pub struct Sender {
     busy: bool,
 }
 
-/// Maximum number of entries in the cache of repair numbers.
+/// Maximum number of entries in the cache `Sender::repairs`.
 const LENGTHS: usize = 64;
 
 impl Sender {

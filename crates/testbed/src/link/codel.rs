@@ -160,7 +160,8 @@ mod tests {
     }
 
     impl Rfc {
-        /// The packet that leaves at `now`; the wire was free at `free`.
+        /// The packet that leaves at `now`, and whether it may be dropped (the RFC's
+        /// `ok_to_drop`). The wire was free at `free`.
         fn dodequeue(&mut self, now: Time, free: Time) -> Option<(usize, bool)> {
             let codel = CoDel::default();
             let next = self.arrivals.pop_front_if(|(_, came)| *came <= now);

@@ -167,7 +167,7 @@ pub struct Relay {
     pub number: u64,
 }
 
-/// The progress of the side that sends it; cumulative over the transfer.
+/// The progress of the side that sends it. Counts, and times spent, are totals of the transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Status {
     /// Datagrams sent (sending end).

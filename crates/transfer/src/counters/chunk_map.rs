@@ -44,7 +44,7 @@ impl ChunkMap {
     }
 
     /// Returns for each cell how many per cent of its chunks have arrived, rounded down. Empty
-    /// before the object is known.
+    /// if the object is empty or not known yet.
     pub(crate) fn percents(&self) -> Vec<u8> {
         let percent = |(cell, arrived): (usize, &u64)| {
             let all = self.first(cell + 1) - self.first(cell);

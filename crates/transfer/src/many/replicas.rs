@@ -157,7 +157,7 @@ struct Copying<'a> {
     resumed: u64,
     recent: Recent,
     standstill: Standstill,
-    /// For each source, its usual and its current rate.
+    /// For each source, its usual rate, and whether the source has become slow.
     slow: Vec<Slow>,
     failed_files: u64,
 }
@@ -195,7 +195,7 @@ impl<'a> Copying<'a> {
         let outcome = self.await_outcome(&jobs, &mut looks, reference).await;
         if outcome.is_ok() {
             self.say_farewell().await;
-            // Sources without a survey were retried until the copy ended.
+            // Sources that could not be surveyed were tried again until the copy ended.
             for (number, error) in looks.in_trouble() {
                 fail(self.sources, number, error, &mut self.errors);
             }

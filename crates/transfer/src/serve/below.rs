@@ -1,5 +1,5 @@
 //! Services whose clients have a right to names below a prefix: the shared tree, streams, channels
-//! and remote procedure calls.
+//! (see the module `channeling`) and remote procedure calls.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -80,7 +80,8 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Returns the next event; `Disconnected` after the last one.
+    /// Returns the next event. Fails with `Timeout` if none comes within `patience`, and with
+    /// `Disconnected` after the last one.
     pub(super) fn next(&self, patience: Duration) -> Result<ReaderEvent, RecvTimeoutError> {
         self.events.recv_timeout(patience)
     }
