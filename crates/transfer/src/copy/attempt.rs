@@ -241,7 +241,8 @@ impl<'a> Attempt<'a> {
         self.transfer(transport, reached, description.zip(first), age).await
     }
 
-    /// Opens the session. Meanwhile, the first flight (data sent before the session) may leave.
+    /// Opens the session. Meanwhile, the first flight (data sent before the session is open) may
+    /// leave.
     async fn open(
         &self,
         reach: &Reach<'_>,
