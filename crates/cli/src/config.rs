@@ -164,8 +164,8 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
 }
 
 /// Loads the `wanted` settings from the user's file and, unless [`FOLDER_VARIABLE`] is set, from
-/// the system's file; each key except `server-id` occurs at most once. `root` defines the valid
-/// keys and values.
+/// the system's file. The result has each key except `server-id` at most once. `root` defines the
+/// valid keys and values.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {

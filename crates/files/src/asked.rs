@@ -12,7 +12,7 @@ use super::manifest::{Kind, Manifest, Shape};
 use super::place::{Place, show};
 use crate::error::{Advice, Error, FileErrorKind};
 
-/// Characters of a peer's path to show in an error.
+/// Maximum number of characters of a peer's path in an error.
 const SHOWN: usize = 300;
 
 /// The names, kinds and [`Shape`] that a manifest may have.

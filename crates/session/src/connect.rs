@@ -20,8 +20,8 @@ use longhaul_text::CallOption;
 /// server does not get this client's id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]; [`Kind::Usage`] for an invalid pin; [`Kind::LocalFile`] for
-/// `known_servers`.
+/// [`Kind::Unreachable`]; [`Kind::Usage`] for an invalid pin; [`Kind::LocalFile`] if
+/// `known_servers` cannot be used.
 pub async fn connect(
     host: &str,
     port: u16,

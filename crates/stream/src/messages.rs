@@ -40,7 +40,7 @@ pub struct Again {
     /// The frame's number.
     #[prost(uint32, tag = "1")]
     pub frame: u32,
-    /// The first symbol of each range, in ascending order; at most 1,024.
+    /// The first symbol of each range of missing symbols, in ascending order; at most 1,024.
     #[prost(uint32, repeated, tag = "2")]
     pub first: Vec<u32>,
     /// The last symbol of each range.

@@ -99,8 +99,8 @@ pub(crate) enum Work {
     Remove(u64),
 }
 
-/// Starts the thread, for datagrams of at most `datagram` bytes; it ends with the last [`Sender`].
-/// The [`Receiver`] yields free buffers.
+/// Starts the thread, for datagrams of at most `datagram` bytes. The thread ends with the last
+/// [`Sender`]. The [`Receiver`] yields free buffers.
 pub(crate) fn start(
     socket: Arc<Socket>,
     datagram: u16,

@@ -512,7 +512,7 @@ fn names_that_differ_only_in_case_never_share_one_file() {
         }
         let to = Place::Stored { root: crate::store::buffers::Store(disk.root()), path: "".into() };
         let ends = ends();
-        // By some rules SSss is one name with the two others, which are one by all rules.
+        // The last two names are equal by all rules for case. SSss equals them only by some rules.
         let sharp = ["sub/SSss", "sub/ßSS", "sub/ßss"];
         let all = ["B/x", "README", "b/x", "b/y", "readme", "sub/A", "sub/a", "sub/other"];
         let all = || all.into_iter().chain(sharp);

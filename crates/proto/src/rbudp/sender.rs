@@ -18,7 +18,7 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, LossRatio};
 use crate::wire::{Control, Done, Pulse, Report};
 
-/// Longest wait before DONE is repeated, unless two timeouts are longer.
+/// Longest wait before DONE is repeated; if two timeouts are longer, they are the longest wait.
 const MAX_REPEAT: Span = Span::from_secs(2);
 /// Limit on the extra copies in small last rounds: one copy for this many blocks of the object.
 const COPY_SHARE: u64 = 256;

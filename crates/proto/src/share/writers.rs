@@ -26,7 +26,7 @@ pub struct Writer {
     pub instance: u64,
 }
 
-/// The status of an edit before it is made.
+/// The status of an edit when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Already made, with this version.

@@ -90,7 +90,8 @@ pub(super) struct Report {
 /// From the receiver: the periodic report on a flow. All counts start with the flow.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Pulse {
-    /// The number of the pulse. If a pulse arrives after a later one, only its grant is used.
+    /// The number of the pulse. If a pulse arrives after a later pulse, only the grant of the
+    /// earlier pulse is used.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
     /// Time since the receiver first knew the flow, in nanoseconds.

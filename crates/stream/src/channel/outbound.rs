@@ -170,8 +170,8 @@ impl Outbound {
         true
     }
 
-    /// Sends the batch and empties it, even after an error. Waits while the send buffer is full, at
-    /// most for [`SEND_PATIENCE`]. Returns whether the whole batch was sent.
+    /// Sends the batch and empties it, even after an error. Waits while the send buffer is full;
+    /// gives up after [`SEND_PATIENCE`] without progress. Returns whether the whole batch was sent.
     async fn send_batch(&mut self, path: Path) -> bool {
         let ((mut rest, size), mut waited) = (self.batch.train(), false);
         let sent = loop {

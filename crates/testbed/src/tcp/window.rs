@@ -67,8 +67,8 @@ impl Window {
         }
     }
 
-    /// Grows the window, except BBR's. Must be called only outside recovery, while the sender uses
-    /// the window.
+    /// Grows the window, except BBR's. Must be called only outside recovery, and only if the sender
+    /// has used the window (RFC 7661).
     pub(super) fn on_ack(&mut self, now: Time, acked: Acked) {
         if self.bbr().is_some() {
             return;

@@ -52,7 +52,7 @@ use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
 /// Interval of progress reports, and of checks whether the copy was cancelled, during the walk over
-/// the source and the recall of a first flight (data sent before the session is open).
+/// the source.
 const TICK: Duration = Duration::from_millis(100);
 const THROUGH_SSH: &str = "the ssh channel";
 
@@ -241,7 +241,8 @@ impl<'a> Attempt<'a> {
         self.transfer(transport, reached, description.zip(first), age).await
     }
 
-    /// Opens the session. Meanwhile, the first flight (data sent before the session) may leave.
+    /// Opens the session. Meanwhile, the first flight (data sent before the session is open) may
+    /// leave.
     async fn open(
         &self,
         reach: &Reach<'_>,

@@ -19,8 +19,8 @@ use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
 
 const CHECK_EVERY: Duration = Duration::from_millis(100);
-/// The most time that one check counts as silence. If more has passed since the previous check,
-/// this process may have been suspended.
+/// The most time that one check counts as silence. If more time has passed since the previous
+/// check, this process may have been suspended.
 const PAUSE: Duration = Duration::from_millis(500);
 /// TCP is tried after a silence of this constant plus four round trips. The other end sends ten
 /// times a second.

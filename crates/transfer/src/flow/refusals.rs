@@ -76,7 +76,8 @@ mod tests {
         assert_eq!((first.dropped(now, 250), second.dropped(now, 1_750)), (25, 175));
     }
 
-    /// A train here is a group of datagrams that the kernel merged; it drops a train as a whole.
+    /// A train here is a group of datagrams that the kernel has merged. The kernel drops a train as
+    /// a whole.
     #[test]
     fn a_dropped_train_counts_as_many_datagrams_as_an_average_arrived_train() {
         let after = PortStatistics { trains: 50, ..port(1_000, 7) };

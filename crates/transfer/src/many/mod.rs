@@ -9,7 +9,7 @@
 //! | `parts` | copies different objects |
 //! | `replicas` | copies one object that all sources have |
 //! | `survey`, `looks` | ask one source, or all, for the hashes of their object |
-//! | `agree` | finds the version that most sources have |
+//! | `agree` | finds the version that more than half of the sources have |
 //! | `leases` | assigns chunks to replicas |
 //! | [`writer`] | writes the chunks that replicas send |
 //! | `standstill`, `slow` | detect a copy without progress, or a source that became slow |

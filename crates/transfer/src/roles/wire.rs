@@ -84,7 +84,7 @@ pub(crate) struct Wire {
     giving_up: Option<(String, Instant)>,
     inlet: Receiver<Message>,
     inlet_end: Sender<Message>,
-    /// A message that was read too early.
+    /// A message that was put back; [`Wire::next`] returns it first.
     again: Option<Message>,
 }
 

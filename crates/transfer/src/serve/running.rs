@@ -42,7 +42,7 @@ struct Needs {
 impl Server {
     /// Starts a request of `peer`. A request for files needs `access`; a probe (`None`) needs only
     /// an entry in the list of clients. [`Running::check`] checks the right. Fails if `peer` has
-    /// too many requests for files and probes.
+    /// too many requests for files and probes, or if the server is shutting down.
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
         let counted = self.requests.enter(peer, REQUESTS_OF_ONE).ok_or_else(|| {
             let what = format!("{peer} has {REQUESTS_OF_ONE} requests here, which is the limit");

@@ -48,7 +48,7 @@ impl Request {
         Request { sequence, rate, anew, blocks: runs::take(blocks) }
     }
 
-    /// Number of the request, from 1. Each request is obeyed once, in order.
+    /// Number of the request, from 1. Requests are obeyed in order, each at most once.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }

@@ -144,7 +144,7 @@ fn a_first_train_of_more_than_1250_megabits_a_second_is_believed_once_a_later_tr
     assert!(shown > 2.5e9 && shown < 3e9, "the train's duration may be wrong by 100 µs: {shown}");
     near(confirmed.higher(&epoch(1_000.0, 0.0)), shown * BELOW);
     near(confirmed.higher(&epoch(100.0, 0.0)), 100.0 * CONFIRMED * MBPS);
-    // A queue that the doubted rate fills lowers it without a limit.
+    // If the doubted rate fills a queue, the rate falls without a limit.
     let mut queueing = started(10);
     queueing.up(&queued(1_125.0, 300.0, ms(11)));
     near(queueing.ceiling.expect("it is set").rate, 300.0 * MBPS);
