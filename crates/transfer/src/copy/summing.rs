@@ -153,9 +153,9 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Judges the thread times of the attempts since the last change of carrier (UDP or streams). There
-/// is no bottleneck if these times explain less than half of the time with a connection, for
-/// example because UDP was blocked at first.
+/// Judges the thread times of the attempts since the last change of carrier (UDP or streams).
+/// Returns [`BoundBy::Nothing`] if these times explain less than half of the time with a connection,
+/// for example because UDP was blocked at first.
 fn find_bound(attempt: &Attempt<'_>, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mut from, mut to) = attempt.hooks.ends();
