@@ -154,8 +154,8 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
 }
 
 /// Judges the thread times of the attempts since the last change of carrier (UDP or streams).
-/// Returns [`BoundBy::Nothing`] if these times explain less than half of the time with a connection,
-/// for example because UDP was blocked at first.
+/// Returns [`BoundBy::Nothing`] if these times explain less than half of the time with a
+/// connection, for example because UDP was blocked at first.
 fn find_bound(attempt: &Attempt<'_>, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mut from, mut to) = attempt.hooks.ends();
