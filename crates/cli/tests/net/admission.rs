@@ -82,7 +82,7 @@ async fn begun(pair: &Pair, client: &Host, n: u32) -> Session {
     let request = liar::request(Direction::Push, &format!("slow-{n}"));
     let request = Request { transfer: n.into(), flow: 100 + n, ..request };
     session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
-    // The server answers with a grant, or with a `Wait`.
+    // If the copy has to wait for memory, the server sends a `Wait`; otherwise it answers the ping.
     let ping = Message::Ping(Ping { answer: false });
     session.write(&Frame::from(ping)).await.expect("it is open");
     session.read::<Frame>().await.expect("the server answers");

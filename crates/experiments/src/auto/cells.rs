@@ -201,7 +201,8 @@ impl Cell {
     }
 
     /// Bits of object data that the path could deliver to the copy in the observed time, without
-    /// the part for other traffic. Not for [`Family::Itself`].
+    /// the part for other traffic; for [`Family::Alone`], the bits of the object. Not for
+    /// [`Family::Itself`].
     pub(super) fn available(&self) -> f64 {
         let (rate, all) = (self.object_rate(), WATCHED.as_secs_f64());
         match self.family {

@@ -82,7 +82,8 @@ pub struct SinkOptions {
     /// source's size and time.
     pub distrust: bool,
     /// Do not ask the sender about chunks of a partial file, because the question would contain
-    /// their digests. The chunks are sent again. Cannot be combined with `checksum`.
+    /// their digests. The chunks are sent again. Has no effect on the questions about files under
+    /// their final names, so a caller that conceals must not set `checksum`.
     pub conceal: bool,
     /// Dry run: create, write and remove nothing.
     pub dry_run: bool,

@@ -180,7 +180,7 @@ impl GtpReceiver {
         }
     }
 
-    /// Ends the control interval of all flows, and returns their measurements together.
+    /// Ends the control interval of all active flows, and returns their measurements together.
     fn measure(&mut self, now: Time) -> Totals {
         let searching = self.capacity.is_searching();
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);

@@ -103,7 +103,7 @@ pub struct Transfer {
     /// In the simulator: whether a disk is written.
     pub writes_disk: bool,
     /// 2 or more: adds coded symbols to the last rounds or, where chunks cannot be coded, sends
-    /// each block of a small last round this many times. By default the protocol's value.
+    /// each block of a small last round up to this many times. By default the protocol's value.
     pub tail_copies: Option<u32>,
     /// The protocol's settings in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,

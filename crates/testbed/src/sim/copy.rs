@@ -103,7 +103,7 @@ pub(super) struct CopyAgent {
     pub(super) stored: Option<Time>,
     /// When the sender knew that the object was complete.
     pub(super) known: Option<Time>,
-    /// The receiver's counters after the flow.
+    /// The counters of the receiver when the flow ended.
     pub(super) closed: Option<ReceiverAccounting>,
     stopped: bool,
 }

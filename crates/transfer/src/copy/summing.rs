@@ -158,9 +158,9 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
 /// From this share of a receiver's allowed rate, that rate counts as the limit of a copy.
 const NEARLY_ALL: f64 = 0.75;
 
-/// Judges the thread times of the attempts since the last change of carrier (UDP or streams). There
-/// is no bottleneck if these times explain less than half of the time with a connection, for
-/// example because UDP was blocked at first.
+/// Judges the thread times of the attempts since the last change of carrier (UDP or streams).
+/// Returns [`BoundBy::Nothing`] if these times explain less than half of the time with a
+/// connection, for example because UDP was blocked at first.
 fn find_bound(
     attempt: &Attempt<'_>,
     elapsed: Span,

@@ -100,7 +100,8 @@ pub(super) async fn hear(
     Ok(())
 }
 
-/// Returns whether `message` is of a kind that the other side sends only after the manifest.
+/// Returns whether `message` is of a kind that the other side, once it has sent the offer, sends
+/// only after the manifest.
 fn goes_on(message: &Message) -> bool {
     use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
     matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))

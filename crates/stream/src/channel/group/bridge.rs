@@ -73,7 +73,7 @@ pub(crate) struct Bridge {
 
 struct State {
     epoch: Epoch,
-    /// The next sender's number; an epoch uses none twice.
+    /// The number of the next sender; no epoch uses a number twice.
     next: u32,
     speaking: u32,
     /// Senders of this and the previous epoch, by epoch and number. The cell has the part

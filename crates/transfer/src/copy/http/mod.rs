@@ -4,7 +4,7 @@
 //! `readers` are the threads that read ranges. If the server published a digest, `checksum`
 //! computes the same digest of the arrived content. The last chunk is written only if both digests
 //! are equal, so a wrong file never gets its name. The journal belongs to one version, identified
-//! by ETag or modification time; without either, an interrupted copy starts over.
+//! by a strong ETag or a modification time; without either, an interrupted copy starts over.
 
 mod checksum;
 mod readers;
@@ -187,7 +187,7 @@ impl Fetching<'_> {
             passes = 0;
             self.retry(&lost)?;
             *remote = self.reopen()?;
-            // Without an ETag or a time, nothing shows that the file is still the same.
+            // Without a strong ETag or a time, nothing shows that the file is still the same.
             if named.is_none() || remote.version(&self.client) != named {
                 return Ok(Ended::Changed);
             }
