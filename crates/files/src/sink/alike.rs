@@ -20,8 +20,8 @@ pub(super) struct Alike {
     distinguish: BTreeSet<Option<u32>>,
 }
 
-/// How file systems ignore case: ASCII letters only, one character for each character, or also
-/// characters for which several others stand, such as ß and SS.
+/// The ways in which file systems ignore case: for ASCII letters only, for all letters whose other
+/// case is one character, or also for letters whose other case has several (ß and SS).
 const RULES: [fn(&str) -> String; 3] = [
     |name| name.to_ascii_lowercase(),
     |name| name.to_lowercase(),
