@@ -15,8 +15,8 @@ use crate::traffic::Traffic;
 /// Number of locks of names (see [`Shared::naming`]). Several names share one lock. While a disk
 /// hangs, a request keeps its lock; with more locks, fewer other names wait for this lock.
 const NAMING: usize = 64;
-/// Maximum number of refusals that are reported in a minute; also the maximum number of
-/// disconnected clients.
+/// Maximum number of refusals that are reported in a minute. Reports of disconnected clients have
+/// the same limit.
 const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 

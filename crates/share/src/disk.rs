@@ -27,7 +27,8 @@ const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition:
 /// Client → how often outcomes of its edits were discarded.
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Name of the stored limit on revisions. No change in any run of the server exceeds this limit.
+/// Name of the stored limit on revisions. No run of the server has used a revision above this
+/// limit.
 const CEILING: &str = "ceiling";
 /// A new stored limit is this far above the last revision. Changes of presence alone need a commit
 /// only if their revision exceeds the limit.

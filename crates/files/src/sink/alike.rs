@@ -20,8 +20,9 @@ pub(super) struct Alike {
     distinguish: BTreeSet<Option<u32>>,
 }
 
-/// How file systems ignore case: of ASCII letters only; by the lower-case or by the upper-case form
-/// of each character that has a single one; or by all forms, so that ß equals SS.
+/// The ways in which file systems ignore case: for ASCII letters only; by the lower case, or by the
+/// upper case, of each character whose other case is one character; or also for characters whose
+/// other case has several (ß and SS).
 const RULES: [fn(&str) -> String; 4] = [
     |name| name.to_ascii_lowercase(),
     |name| name.chars().map(|each| single(each, each.to_lowercase())).collect(),

@@ -161,7 +161,8 @@ fn pass_tick(file: &dyn File, begun: FileTime, most: u64) -> io::Result<bool> {
 
 impl Sink {
     /// Records that the source failed to read something, so its list may lack existing names. This
-    /// copy then removes nothing, and a repeated copy writes into the same folder.
+    /// copy then removes nothing. If it created its destination folder, the folder keeps the mark
+    /// of an unfinished copy, so a repeated copy writes into the same folder.
     pub fn source_is_incomplete(&mut self) {
         self.is_incomplete = true;
     }

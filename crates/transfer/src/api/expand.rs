@@ -16,7 +16,7 @@ use crate::location::Location;
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
-/// Maximum number of names that a pattern may match, in the folders of one level together.
+/// Maximum number of names that one component of a pattern may match, in all folders together.
 const MAX_MATCHES: usize = 10_000;
 const MAX_NAMES: u64 = 5_000_000;
 

@@ -119,7 +119,7 @@ fn send(run: &Run<'_>, udp: &Udp, payload: u32, socket: &UdpSocket) -> io::Resul
         for _ in 0..TURN {
             match socket.send(&piece) {
                 Ok(_) => {}
-                // The receiver has closed, or the card's queue is full: lost.
+                // The datagram is lost: the receiver has closed, or the card's queue is full.
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }
