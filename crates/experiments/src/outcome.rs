@@ -41,7 +41,8 @@ pub struct CaseFlow {
     pub lost: Count,
     /// Blocks in the object.
     pub blocks: Count,
-    /// The highest number of rounds that any segment of the object needed.
+    /// The highest number of rounds that any segment (of NETBLT: any buffer) of the object needed;
+    /// of FOBS: the highest number of sends of a block.
     pub rounds: Count,
     /// Samples of the time series.
     pub series: Vec<Sample>,

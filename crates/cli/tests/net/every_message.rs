@@ -3,8 +3,8 @@
 //! only an honest value here.
 //!
 //! After each lie (a message with one false value) the honest end either answers a ping, or ends
-//! the session with a reason. The tests exempt from this check a first message that attaches a
-//! stream, and all messages of a probe or a survey.
+//! the session with a reason. The tests do not check this for a first message that attaches a
+//! stream, or for the messages of a probe or a survey.
 
 mod to_client;
 mod to_server;

@@ -229,7 +229,7 @@ fn an_open_file_never_returns_content_of_a_later_version_of_its_path() {
             file.read_at(&mut [0; 50], 800).is_err_and(|error| is_stale(&error))
         });
         assert!(file.metadata().is_err_and(|error| is_stale(&error)), "{change}");
-        // The new version has an inode of its own, which listings state too; the folder keeps its.
+        // The new version has a new inode, in listings too. The inode of the folder stays the same.
         let after = (inode(&here), inode(here.parent().unwrap()));
         assert!(after.0 != before.0 && after.1 == before.1, "{change}");
         let listed = fs::read_dir(here.parent().unwrap()).unwrap().next().unwrap().unwrap().ino();

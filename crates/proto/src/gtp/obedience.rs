@@ -1,9 +1,9 @@
 //! Detects a sender that exceeds its requested rate.
 //!
-//! The receiver requests more data than the path holds. The rest is in the sender's hand (requested
-//! and not yet sent), so a late request does not starve the sender. This counter compares the
-//! datagrams sent, by packet numbers, with the allowed rate. It allows one burst in addition,
-//! because paths and hosts release held data in bursts.
+//! The receiver requests more data than the path holds. The excess is in the sender's hand
+//! (requested and not yet sent), so a late request does not starve the sender. [`Obedience`]
+//! compares the datagrams sent, by packet numbers, with the allowed rate. It allows one burst in
+//! addition, because paths and hosts release held data in bursts.
 
 use crate::time::Time;
 

@@ -85,7 +85,8 @@ const GUESSED: f64 = 1.5;
 const CAREFUL: f64 = 1.25;
 /// Factor by which a clean epoch raises the rate after a well-timed train or a remembered rate; the
 /// step then doubles with each epoch, up to [`GUESSED`]. Also the factor of a clean epoch after a
-/// ceiling has expired.
+/// ceiling has expired, and of the epoch in which later trains confirm a doubted first train
+/// without showing a higher rate.
 const NEAR: f64 = 1.04;
 /// Highest factor of a step towards the rate of poorly timed trains; the lowest is [`CAREFUL`].
 const JUMP: f64 = 4.0;

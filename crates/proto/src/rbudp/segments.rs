@@ -185,8 +185,8 @@ impl Segment {
     /// sent. `there` holds the blocks that the receiver has from other sources. The segment's
     /// repairs and symbols together are limited to its expected losses plus `spare` datagrams;
     /// beyond this limit, no symbols are added. Does nothing if the round already has copies or
-    /// symbols. Returns by how many datagrams the segment now exceeds its expected losses further
-    /// than before.
+    /// symbols. Returns by how many datagrams the excess over the segment's expected losses has
+    /// grown.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,

@@ -2,10 +2,10 @@
 //! remembers the path to the server from an earlier copy. The early start saves the handshake's
 //! round trip.
 //!
-//! The client draws a random secret, and seals the flight's datagrams with keys derived from it.
-//! The server keeps the datagrams, which it cannot read. Once the session is open, and both sides
-//! have authenticated each other, the request tells the server the secret. So only the server that
-//! the client wants can read the flight, the flight has no effect before the client is
+//! The client draws a random secret, and seals the flight's datagrams with keys derived from this
+//! secret. The server keeps the datagrams, but cannot read them. Once the session is open, and both
+//! sides have authenticated each other, the request tells the server the secret. So only the server
+//! that the client wants can read the flight, the flight has no effect before the client is
 //! authenticated, and a replay of the flight is useless: nobody ever tells its secret again.
 
 use std::net::SocketAddr;
@@ -36,8 +36,8 @@ use crate::flow::send::{Done, SendCommand, SenderEvent};
 use crate::session::Exporter;
 use crate::write::budget::{EARLY_GRANT, MessageCharge};
 
-/// The part of the server's memory for early data of one flow (8 MB) that a flight may use. The
-/// rest is for data that leave while the server handles the request.
+/// The memory at the server that a flight may use, in bytes. The server has 8 MB for the early data
+/// of a flow; the rest is for data that leave while the server handles the request.
 const MEMORY: u64 = 7_100_000;
 /// Bytes of this memory that a datagram takes in addition to its UDP payload.
 const BESIDE: u64 = 112;

@@ -4,16 +4,16 @@ use crate::rate::Feedback;
 use crate::time::Span;
 use crate::wire::Pulse;
 
-/// A queue up to this length, or up to a quarter of the shortest round-trip time, is ignored,
-/// because hosts that wake up late cause the same delay. If the arrival rate was below the share
-/// [`STRETCHED`] of the departure rate, a queue counts above [`MIN_FILLING`] and a twentieth of the
-/// shortest round-trip time.
+/// A queue up to this length, or up to a quarter of the shortest round-trip time if that is more,
+/// is ignored, because hosts that wake up late cause the same delay. If the arrival rate was below
+/// the share [`STRETCHED`] of the departure rate, shorter queues count too: those longer than
+/// [`MIN_FILLING`] and than a twentieth of the shortest round-trip time.
 pub(super) const MIN_QUEUE: Span = Span::from_millis(10);
 const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
-/// An epoch shorter than half a round trip counts only if it is clean: the sender used its rate
-/// ([`USED`]), the arrival rate was more than [`CLEAN`] of the departure rate, and the loss ratio
-/// exceeds the path's own by less than [`CLEAN_LOSS`].
+/// An epoch shorter than half a round trip counts only while the rate is a guess, and only if the
+/// epoch is clean: the sender used its rate ([`USED`]), the arrival rate was more than [`CLEAN`] of
+/// the departure rate, and the loss ratio exceeds the path's own by less than [`CLEAN_LOSS`].
 const CLEAN: f64 = 0.98;
 const CLEAN_LOSS: f64 = 0.005;
 /// A sender uses its rate if it reaches more than this share of it.
