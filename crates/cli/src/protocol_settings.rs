@@ -202,8 +202,9 @@ impl Args for ProtocolSettings {
             let arg = Arg::new(flag.name).long(flag.name);
             let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
-            // `longhaul help cp PROTOCOL` and the manual list the settings. Clap's `hide` is not
-            // used, because a configuration file cannot set hidden flags.
+            // The help of `cp` omits the settings: `longhaul help cp PROTOCOL` and the manual list
+            // them. This is not done by clap's `hide`, because a configuration file cannot set
+            // hidden flags.
             let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });

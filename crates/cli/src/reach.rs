@@ -167,7 +167,7 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
 
 impl ReachArgs {
     /// Each given flag must apply to one of `places`, except flags from a configuration file
-    /// (`is_default`).
+    /// (`is_default`). A server at port 65535 needs `--data-port`, because no port follows.
     pub(crate) fn check(
         &self,
         places: &[&Location],

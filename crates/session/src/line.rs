@@ -19,7 +19,7 @@ use super::hello::{self, Hello};
 use super::keeper::NO_ERROR;
 use crate::{Error, Kind};
 
-/// Longest wait for writing the last message, and for its arrival.
+/// Longest wait for the writing of the last message; then, as long again for its arrival.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);

@@ -180,8 +180,8 @@ impl Gathering {
                     return;
                 }
                 self.overdue = self.overdue();
-                // Numbers of the old run must not become part of a gap of the new run. A reader
-                // that is too slow for this report does not learn of the old run's last gap.
+                // Numbers of the old run must not become part of a gap of the new run, so the old
+                // run's last gap is reported now. A reader that is too slow does not learn of it.
                 self.settle();
                 self.owed = None;
                 let path = (sender + own) / 2;

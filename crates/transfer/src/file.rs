@@ -168,7 +168,7 @@ fn silent<E>(_: E) -> Error {
     Error::new(ErrorKind::Unfinished, what)
 }
 
-/// Adds the path, and advice to an error that has none, if another attempt may succeed.
+/// Adds the path. If another attempt may succeed, adds advice to an error that has none.
 fn advised(error: Error, path: &[u8]) -> Error {
     let error = error.at_requested(path);
     match (error.kind, &error.advice) {

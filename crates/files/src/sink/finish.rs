@@ -210,7 +210,8 @@ impl Sink {
         if !self.has_unsynced_names() {
             return Ok(());
         }
-        // No second try: Linux reports the error of a lost block once for each handle.
+        // No second try: Linux reports the error of a lost block only once for each handle, so a
+        // second sync would succeed although the block is lost.
         let synced = self.ground.sync_file_systems();
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))
     }

@@ -150,7 +150,8 @@ impl Sink {
     }
 
     pub(super) fn leave(&mut self) {
-        // A failure cannot be reported here; a later run hashes content that no journal lists.
+        // A failure cannot be reported here. It does no harm: a later run hashes content that no
+        // journal lists.
         let synced = self.small.wants_one_sync().then(|| self.ground.sync_file_systems());
         if !matches!(synced, Some(Err(_))) {
             self.small.settle(&mut self.ground, synced.is_some());

@@ -90,7 +90,8 @@ pub(super) struct EarlyDatagrams {
     addresses: HashMap<IpAddr, Time>,
     announced: HashMap<FlowId, (IpAddr, Time)>,
     flows: HashMap<FlowId, HeldFlow>,
-    /// The flows that ended last. Their late datagrams would take the place of an unannounced flow.
+    /// The flows that ended last. Without this list, their late datagrams would take the place of
+    /// an unannounced flow.
     ended: VecDeque<FlowId>,
     total: usize,
     /// Bytes kept for all flows that were not announced.

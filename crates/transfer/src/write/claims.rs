@@ -22,7 +22,7 @@ pub(crate) struct Claim {
 }
 
 impl Claims {
-    /// `sources` are the names of the sources for messages.
+    /// `sources` has the names of the sources, as error messages show them.
     pub(crate) fn new(sources: Vec<String>) -> Arc<Claims> {
         Arc::new(Claims { sources, together: Arc::default(), taken: Mutex::default() })
     }

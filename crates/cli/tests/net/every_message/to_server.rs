@@ -61,8 +61,8 @@ impl Moment {
 }
 
 /// Sends lies until the server ends the session; at the moments `First` and `Probed`, only one lie.
-/// Returns the last lie and the server's reason, if the server gave one; or `None` if the server
-/// has not ended the session.
+/// Returns the last lie and the server's reason, if the server gave one; or `None` if this
+/// client ended the session first.
 async fn tell(
     mut session: Session,
     moment: Moment,

@@ -52,7 +52,7 @@ impl Loss {
         Loss { sequence, lost: runs::take(lost) }
     }
 
-    /// The serial number of this report.
+    /// The serial number of this message.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
