@@ -146,8 +146,8 @@ pub(crate) static GRID: Experiment = Experiment {
     learned: "The column `from simulated` shows how far values over real sockets differ from \
               simulated ones, for a protocol that is alone on its path. In all rows, real \
               copies by RBUDP are slower by {-least [RBUDP, * | from simulated] | 1} % at most, \
-              because a copy also does other work than sending. They are faster by {most [RBUDP, * \
-              | from simulated] | 1} % at most, because chance decides which packets are lost. On \
+              because a copy also does other work than sending. None is faster by more than {most \
+              [RBUDP, * | from simulated] | 1} %; chance decides which packets are lost. On \
               the paths of 100 ms FOBS is within {off [FOBS*, 100 ms, * | from simulated] | 1} %, \
               SABUL within {off [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * \
               | from simulated] | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP \

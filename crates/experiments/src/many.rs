@@ -163,9 +163,9 @@ pub(crate) static MANY: Experiment = Experiment {
               for each receiver. With each of these protocols all receivers have the object at \
               nearly the same time. Tsunami takes about a second longer than these protocols, \
               because it starts slowly. If \
-              each of four copies of RBUDP sends at the whole link's rate, they gain {[RBUDP, told \
-              its share, to 4] - [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the \
-              link, to 4 | waste} % of the object needlessly.\n\n\
+              each of four copies of RBUDP sends at the whole link's rate, they take {RBUDP, told \
+              the link, to 4 | 2} s instead of {RBUDP, told its share, to 4 | 2}, and send \
+              {RBUDP, told the link, to 4 | waste} % of the object needlessly.\n\n\
               A receiver of GTP divides the rate of its own link among its senders; here these \
               links are not the bottleneck. 16 receivers request more than the shared link \
               carries, and {GTP, to 16 | waste} % of the object is sent needlessly; with four \

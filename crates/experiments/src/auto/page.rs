@@ -331,13 +331,14 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        version of the coded repair) this cell was 1.9 points worse at its \
                        worst tenth and 2.2 points better in the mean. The aim was no cell more \
                        than 2 points worse.\n\n\
-                       In 37 % of the runs without other traffic, more is sent twice than the \
-                       loss explains plus one point; the aim is 5 %. With queues of 1 and 4 \
-                       BDP and at most 0.1 % loss it is 8 to 19 % of the runs, with 0.1 BDP 49 \
-                       to 97 %: the search overfills a short queue to find the path's rate. It \
-                       is 60 % at 10 Mbit/s, where the first train of 32 datagrams is about 2 \
-                       % of the smallest object, 34 % at 100 Mbit/s and 17 % at 1 Gbit/s; 64 % \
-                       at 1 ms, and 26 to 33 % at longer round trips.\n\n\
+                       In 37 % of the runs without other traffic, the share of data sent twice \
+                       exceeds the share that the loss explains by more than one point; the \
+                       aim is at most 5 % of the runs. With queues of 1 and 4 BDP and at most \
+                       0.1 % loss it is 8 to 19 % of the runs, with 0.1 BDP 49 to 97 %: the \
+                       search overfills a short queue to find the path's rate. It is 60 % at \
+                       10 Mbit/s, where the first train of 32 datagrams is about 2 % of the \
+                       smallest object, 34 % at 100 Mbit/s and 17 % at 1 Gbit/s; 64 % at 1 ms, \
+                       and 26 to 33 % at longer round trips.\n\n\
                        With Wi-Fi pauses the worst cell of the shadow window has 97 %, as with \
                        trains.\n\n\
                        In the reported and the tuned half the shadow window's harm to one \

@@ -416,8 +416,8 @@ pub(super) static FIG12: Experiment = Experiment {
               eight. Over real sockets the aggregate is {-most [* flows | from simulated]} to \
               {-least [* flows | from simulated]} % lower, because all senders, the receiver and \
               the emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of \
-              the datagrams are lost. With the paper's rules nothing is lost either ({most [* \
-              flows, by the paper's rules | loss] | 2} % at most), and the aggregate hardly \
+              the datagrams are lost. With the paper's rules almost nothing is lost (at most \
+              {most [* flows, by the paper's rules | loss] | 2} %), and the aggregate hardly \
               depends on the number of flows: {1 flows, by the paper's rules} Mbit/s with one \
               flow and {8 flows, by the paper's rules} with eight.",
     set: Set::Full,
