@@ -73,7 +73,10 @@ impl Keep {
             return folder.set_modified(entry.modified);
         }
         let inherited = folder.attributes()?.mode & SET_GROUP_ID;
-        unless_refused(folder.set_mode(new_mode(folder, entry) + inherited))
+        // An owner without the right to read cannot list the source folder. The owner of the copy
+        // needs all rights, so that a repeated copy can complete it.
+        let owner = if entry.mode & 0o400 == 0 { 0o700 } else { 0 };
+        unless_refused(folder.set_mode(new_mode(folder, entry) | owner | inherited))
     }
 }
 
@@ -108,6 +111,20 @@ mod tests {
     fn entry(mode: u32) -> Entry {
         let kind = crate::Kind::file(1);
         Entry::new(kind, mode, crate::manifest::FileTime { seconds: 5, nanos: 6 })
+    }
+
+    #[test]
+    fn the_owner_of_a_copied_folder_may_use_it_even_if_nobody_may_read_the_source() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let keep = |permissions| Keep { permissions, set_id: false, modified: None };
+        for (source, copy) in [(0, 0o700), (0o055, 0o755), (0o555, 0o555)] {
+            keep(false).apply_to_folder(&*folder, &entry(source)).unwrap();
+            let mode = folder.attributes().unwrap().mode & 0o777;
+            assert_eq!(mode, copy & (!folder.withheld() | 0o700), "{source:o}");
+        }
+        keep(true).apply_to_folder(&*folder, &entry(0o500)).unwrap();
+        assert_eq!(folder.attributes().unwrap().mode & 0o777, 0o500);
     }
 
     #[test]
