@@ -193,9 +193,9 @@ pub(crate) struct CopyArgs {
     /// segment, and an interrupted copy may restart from zero [default: 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
-    /// Limit of received data in memory: blocks of incomplete chunks, chunks that wait for the disk,
-    /// and the list of files. At least 32Mi if this host receives. A pipe is sent in parts of up to
-    /// a quarter of this limit
+    /// Limit of received data in memory: blocks of incomplete chunks, chunks that wait for the
+    /// disk, and the list of files. At least 32Mi if this host receives. A pipe is sent in parts of
+    /// up to a quarter of this limit
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Encryption of the data; `none` (no encryption) is allowed only over ssh, or to a server with

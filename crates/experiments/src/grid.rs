@@ -147,7 +147,7 @@ pub(crate) static GRID: Experiment = Experiment {
               simulated ones, for a protocol that is alone on its path. In all rows, real \
               copies by RBUDP are slower by {-least [RBUDP, * | from simulated] | 1} % at most, \
               because a copy also does other work than sending. None is faster by more than {most \
-              [RBUDP, * | from simulated] | 1} %; chance decides which packets are lost. On \
+              [RBUDP, * | from simulated] | 1} %. Chance decides which packets are lost. On \
               the paths of 100 ms FOBS is within {off [FOBS*, 100 ms, * | from simulated] | 1} %, \
               SABUL within {off [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * \
               | from simulated] | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP \

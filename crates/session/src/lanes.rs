@@ -1,7 +1,7 @@
 //! One byte stream over several TCP connections, its lanes; TLS runs over the stream.
 //!
-//! TCP slows down at a loss. Only the lane with the loss slows down, so over a long path with losses
-//! several lanes carry more than a single connection.
+//! TCP slows down at a loss. Only the lane with the loss slows down, so over a long path with
+//! losses several lanes carry more than a single connection.
 //!
 //! Each lane begins with a [`Preface`]. Before each chunk of the stream, the lane carries the
 //! chunk's length in 2 bytes. Chunk n travels on lane n modulo the number of lanes. Nothing here is

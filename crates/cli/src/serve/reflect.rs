@@ -34,8 +34,9 @@ pub(crate) struct ReflectArgs {
     /// UDP port of all data [default: the port of --listen + 1]
     #[arg(long, value_name = "PORT")]
     data_port: Option<u16>,
-    /// Allow an id to use rooms (channel=), streams (stream=) and the status, below a prefix:
-    /// ID,channel=rw:/lab,stream=ro. Add link=rw for the id of a server that links to this one
+    /// Allow an id to use rooms (channel=) and streams (stream=), if wanted only below a prefix,
+    /// and to see the status (status=ro): ID,channel=rw:/lab,stream=ro,status=ro. Add link=rw for
+    /// the id of a server that links to this one
     #[arg(long, value_name = "ID,channel=rw[:/PREFIX],...", value_parser = access_list::parse)]
     #[arg(required_unless_present_any = ["allow_file"])]
     allow: Vec<Allow>,
@@ -53,9 +54,9 @@ pub(crate) struct ReflectArgs {
     /// accepted
     #[arg(long)]
     accept_new: bool,
-    /// Bridge a room to a multicast group of this network, for clients with --mode multicast:
-    /// lab/poses=239.1.2.3:5000%eth0, an IPv6 group in brackets; without %INTERFACE, the routing
-    /// table selects the interface. Uses the UDP port of the group; may be repeated
+    /// Bridge a room to a multicast group of this network, for clients with --mode multicast, such
+    /// as lab/poses=239.1.2.3:5000%eth0. Write an IPv6 group in brackets. Without %INTERFACE, the
+    /// routing table selects the interface. Uses the UDP port of the group; may be repeated
     #[arg(long, value_name = "ROOM=GROUP:PORT[%INTERFACE]", value_parser = bridged)]
     multicast: Vec<(String, String)>,
     /// Hop limit of the datagrams of --multicast: 1 stays in the local network

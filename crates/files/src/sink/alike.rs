@@ -20,9 +20,9 @@ pub(super) struct Alike {
     distinguish: BTreeSet<Option<u32>>,
 }
 
-/// The ways in which file systems ignore case: for ASCII letters only; by the lower case, or by the
-/// upper case, of each character whose other case is one character; or also for characters whose
-/// other case has several (ß and SS).
+/// The ways in which file systems ignore case: only for ASCII letters; for each character whose
+/// lower case is one character; for each whose upper case is one character; for all characters,
+/// also if the other case is several characters (ß and SS).
 const RULES: [fn(&str) -> String; 4] = [
     |name| name.to_ascii_lowercase(),
     |name| name.chars().map(|each| single(each, each.to_lowercase())).collect(),
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_rule_finds_names_that_others_keep_apart() {
+    fn each_rule_finds_the_names_that_it_should_and_keeps_others_apart() {
         let equal = |one: &str, other: &str| RULES.map(|rule| rule(one) == rule(other));
         assert_eq!(equal("README", "readme"), [true; 4]);
         assert_eq!(equal("Ä", "ä"), [false, true, true, true]);

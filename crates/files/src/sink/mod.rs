@@ -74,7 +74,8 @@ pub struct SinkOptions {
     pub preserve: bool,
     /// With `preserve`, also keep set-uid, set-gid and sticky bits.
     pub set_id: bool,
-    /// The modification time of new files, if the source knows none.
+    /// The modification time of all new files, in place of the source's times. Set it only if the
+    /// source knows none.
     pub modified: Option<FileTime>,
     /// Compare existing files by content instead of size and time.
     pub checksum: bool,

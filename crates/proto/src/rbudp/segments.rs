@@ -182,9 +182,9 @@ impl Segment {
     }
 
     /// Queues symbols for the chunks of the round, after all blocks and repairs of the round were
-    /// sent. `there` holds the blocks that the receiver has from other sources. The segment's
-    /// repairs and symbols together are limited to its expected losses plus `spare` datagrams;
-    /// beyond this limit, no symbols are added. Does nothing if the round already has copies or
+    /// sent. `there` holds the blocks that the receiver has from other sources. Adds symbols only
+    /// as long as the segment's repairs and symbols together do not exceed its expected losses plus
+    /// `spare` datagrams; repairs are not limited. Does nothing if the round already has copies or
     /// symbols. Returns by how many datagrams the excess over the segment's expected losses has
     /// grown.
     pub(super) fn code_round(

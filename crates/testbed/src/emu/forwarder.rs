@@ -405,8 +405,8 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Offers packets that have passed one link to the next link. Returns whether any packet on that
-    /// link is due at `now`.
+    /// Offers packets that have passed one link to the next link. Returns whether any packet on
+    /// that link is due at `now`.
     fn pass_on(&mut self, run: Run, now: Time) -> bool {
         let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return false };
         let links = self.ways.links(run.way);

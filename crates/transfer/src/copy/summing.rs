@@ -52,9 +52,7 @@ pub(super) fn summary(
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_measurable = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
-    let goodput = Bytes::new(moved) / elapsed;
-    let bound_by =
-        is_measurable.then(|| find_bound(attempt, elapsed, (goodput, finished.fixed_rate)));
+    let bound_by = is_measurable.then(|| find_bound(attempt, elapsed, moved, &finished));
     let last_block = last_block(attempt, &finished, sender.rtt);
     let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
     let (accounting, found) = (SenderAccounting::from(&sender), sender.found);
@@ -69,7 +67,7 @@ pub(super) fn summary(
         elapsed,
         setup,
         last_block,
-        goodput,
+        goodput: Bytes::new(moved) / elapsed,
         protocol: finished.protocol,
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
@@ -161,11 +159,7 @@ const NEARLY_ALL: f64 = 0.75;
 /// Judges the thread times of the attempts since the last change of carrier (UDP or streams).
 /// Returns [`BoundBy::Nothing`] if these times explain less than half of the time with a
 /// connection, for example because UDP was blocked at first.
-fn find_bound(
-    attempt: &Attempt<'_>,
-    elapsed: Span,
-    (goodput, fixed_rate): (Rate, bool),
-) -> BoundBy {
+fn find_bound(attempt: &Attempt<'_>, elapsed: Span, goodput: Rate, finished: &Finished) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mut from, mut to) = attempt.hooks.ends();
     let state = attempt.hooks.state.borrow();
@@ -175,7 +169,7 @@ fn find_bound(
         let is_given = matches!(of.origin, Origin::Given | Origin::Limit);
         is_given && goodput.as_bps() as f64 > of.rate.as_bps() as f64 * NEARLY_ALL
     };
-    let fixed_rate = fixed_rate || attempt.capacity().is_some_and(is_limited);
+    let fixed_rate = finished.fixed_rate || attempt.capacity().is_some_and(is_limited);
     let ends = Ends { from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
     ends.bound(connected)
 }

@@ -1,5 +1,5 @@
-//! Sealed control messages to a sending flow. Messages for the core (the state machine of the
-//! flow's protocol) go to the flow's thread, all others to the session.
+//! Sealed control messages to a sending flow. Challenges and messages for the core (the state
+//! machine of the flow's protocol) go to the flow's thread, other messages to the session.
 //!
 //! The messages also show the receiver's address. If the address changes, because of the receiver's
 //! network or a NAT, the flow sends to the new address after the new address has answered a
@@ -23,8 +23,9 @@ use crate::control::{Frame, Message};
 use crate::counters::board::Board;
 use crate::random::random_challenge;
 
-/// Maximum number of answers about data that left before the session. Answers are not
-/// authenticated, and the sending thread may be busy while they wait for it.
+/// Maximum number of answers about data that were sent before the session was open. Such answers
+/// are limited because they are not authenticated, and because they queue up while the sending
+/// thread is busy.
 const MOST_ANSWERS: u32 = 256;
 
 /// The part of a sending flow that runs on the thread of the port (the UDP socket that all flows
@@ -34,7 +35,8 @@ pub(crate) struct Feedback {
     commands: Sender<SendCommand>,
     inlet: mpsc::Sender<Message>,
     address: AddressRule,
-    /// The questions about data that left before the session, as long as answers count.
+    /// The questions about data that were sent before the session was open; `None` once answers no
+    /// longer count.
     receipts: Option<Receipts>,
     /// How many more answers count.
     answers: u32,

@@ -207,8 +207,8 @@ impl Copies {
 }
 
 /// Creates a folder with the objects of all copies, if there is room for these objects and for the
-/// data that the receivers store. Copies that last for a time share one object; by default their
-/// receivers store nothing.
+/// data that the receivers store. Copies that last for a time share one object, and their receivers
+/// store nothing unless the flow sets `receive`.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],
@@ -219,6 +219,8 @@ fn objects(
     let whole = sizes.iter().filter(|(place, _)| !lasts(*place));
     // Each complete object is at its sender and its receiver.
     let all = whole.fold(0u64, |sum, (_, size)| sum.saturating_add(2 * size.get()));
+    let stored = sizes.iter().filter(|(place, _)| lasts(*place) && stores(&scenario.flows[*place]));
+    let all = stored.fold(all, |sum, (_, size)| sum.saturating_add(size.get()));
     let all = all.saturating_add(largest.map_or(0, |(_, size)| size.get()));
     let scratch = Scratch::new(Bytes::new(all)).map_err(|error| failed("copies", &error))?;
     let path = |place: usize| scratch.path().join(object(place));
@@ -316,13 +318,19 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     if let Some(block) = transfer.block {
         arguments.extend(["--datagram".to_owned(), (block + OVERHEAD).to_string()]);
     }
-    // A copy that lasts for a time is by default not stored.
+    // See `stores`.
     let counted = matches!(flow.amount, Amount::Lasts(_)).then_some(Strategy::Fake);
     let receive = transfer.receive.or(counted);
     arguments.extend(receive.map(|strategy| format!("--receive={}", strategy.name())));
     arguments.extend(transfer.tail_copies.map(|count| format!("--tail-copies={count}")));
     arguments.extend(settings(transfer));
     arguments
+}
+
+/// Whether the receiver stores the data of a copy that lasts for a time; not so by default.
+fn stores(flow: &Flow) -> bool {
+    let Traffic::Protocol(transfer) = &flow.traffic else { return false };
+    transfer.receive.is_some_and(|strategy| strategy != Strategy::Fake)
 }
 
 /// The protocol's settings as flags, with full precision.
