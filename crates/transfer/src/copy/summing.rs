@@ -159,7 +159,7 @@ const NEARLY_ALL: f64 = 0.75;
 /// Judges the thread times of the attempts since the last change of carrier (UDP or streams).
 /// Returns [`BoundBy::Nothing`] if these times explain less than half of the time with a
 /// connection, for example because UDP was blocked at first.
-fn find_bound(attempt: &Attempt<'_>, elapsed: Span, goodput: Rate, finished: &Finished) -> BoundBy {
+fn find_bound(attempt: &Attempt<'_>, elapsed: Span, moved: u64, finished: &Finished) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mut from, mut to) = attempt.hooks.ends();
     let state = attempt.hooks.state.borrow();
@@ -167,6 +167,7 @@ fn find_bound(attempt: &Attempt<'_>, elapsed: Span, goodput: Rate, finished: &Fi
     // A path may be slower than the rate that the user allows to the receiver.
     let is_limited = |of: ReceiveCapacity| {
         let is_given = matches!(of.origin, Origin::Given | Origin::Limit);
+        let goodput = Bytes::new(moved) / elapsed;
         is_given && goodput.as_bps() as f64 > of.rate.as_bps() as f64 * NEARLY_ALL
     };
     let fixed_rate = finished.fixed_rate || attempt.capacity().is_some_and(is_limited);
