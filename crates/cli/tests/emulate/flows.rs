@@ -166,6 +166,20 @@ fn a_table_shows_the_result_of_each_flow_and_the_status_shows_failures() {
 }
 
 #[test]
+fn a_copy_without_an_end_is_left_out_and_the_other_copy_runs() {
+    let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"rbudp\"\n";
+    let text = format!(
+        "[topology]\nkind = \"pair\"\nlink = {{ rate = \"50M\" }}\n{flow}name = \"whole\"\n\
+         size = \"100KB\"\n{flow}name = \"endless\"\n"
+    );
+    let (_folder, file) = scenario(&text);
+    let ended = need!(emulate(&[&file]));
+    ended.is(0, &["NOT emulated: flow endless: a real copy must end"]);
+    let shows = |name: &str| ended.stdout.iter().any(|line| line.trim_start().starts_with(name));
+    assert!(shows("whole") && !shows("endless"), "{ended}");
+}
+
+#[test]
 fn a_mouse_that_cannot_connect_ends_with_the_run() {
     let text = "time-limit = \"1s\"\n[topology]\nkind = \"pair\"\n\
         link = { rate = \"5M\", loss = \"100%\" }\n[[flow]]\nname = \"turns\"\nfrom = \"a\"\n\
