@@ -38,13 +38,16 @@ impl Listing {
         Listing { names, since: Instant::now() }
     }
 
+    fn position(&self, name: &[u8]) -> Option<usize> {
+        self.names.binary_search_by(|named| named.name[..].cmp(name)).ok()
+    }
+
     fn find(&self, name: &[u8]) -> Option<&Named> {
-        let at = self.names.binary_search_by(|named| named.name[..].cmp(name)).ok()?;
-        Some(&self.names[at])
+        self.position(name).map(|at| &self.names[at])
     }
 
     fn replace(&mut self, named: Named) {
-        if let Ok(at) = self.names.binary_search_by(|old| old.name.cmp(&named.name)) {
+        if let Some(at) = self.position(&named.name) {
             self.names[at] = named;
         }
     }
@@ -187,8 +190,8 @@ impl Tree {
         }
     }
 
-    /// Returns the attributes of an inode. Fails with `ESTALE` if its name now stands for another
-    /// version: the inode must not get the size of that version.
+    /// Returns the attributes of an inode. Fails with `ESTALE` if the file has changed since this
+    /// inode was looked up: the inode must not get the size of a later version.
     pub(crate) async fn attributes(&self, inode: u64) -> Result<Named, Failed> {
         if inode == TOP {
             let modified = FileTime { seconds: 0, nanos: 0 };

@@ -110,8 +110,7 @@ pub fn interface_towards(peer: SocketAddr) -> Result<Option<u32>, Error> {
     };
     if interface.is_some_and(access::is_loopback) {
         let what = format!("the server at {} is this host, so the network is unknown", peer.ip());
-        let error = Error::new(format!("cannot join the multicast group: {what}"));
-        return Err(error.advise("name the interface of this host that leads to the group"));
+        return Err(Error::new(format!("cannot join the multicast group: {what}")));
     }
     Ok(interface)
 }

@@ -217,9 +217,10 @@ impl Drop for Control {
 }
 
 impl Control {
-    /// Sends over the link `first` until `finished` returns the number of frames and the server was
-    /// told this number; does not wait until the frames arrive. If the connection is lost, calls
-    /// `connect` for up to `retry_for`. When `cancelled` returns a reason, tells it to the server.
+    /// Sends over the link `first` until `finished` returns the number of frames, tells this number
+    /// to the server, and returns. The last frames may arrive later. If the connection is lost,
+    /// calls `connect` for up to `retry_for`. When `cancelled` returns a reason, tells it to the
+    /// server.
     ///
     /// # Errors
     /// The reason from `cancelled`; or the server refuses the stream, the deadline cannot be met,

@@ -138,8 +138,7 @@ impl Lines {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
         let delivered = came.on_time + came.late;
         let bound = bound(came).or((delivered > 0).then_some("nothing"));
-        let at = |share| (delivered > 0).then(|| came.delay(share));
-        let seconds = |share| at(share).map(longhaul::units::Span::as_secs_f64);
+        let seconds = |share| (delivered > 0).then(|| came.delay(share).as_secs_f64());
         if self.notes.json {
             console::out(json!({
                 "event": "summary",
@@ -168,9 +167,9 @@ impl Lines {
             "longhaul: {} frames on time, {} late, {} missed, {} unread, {} withheld{bound}",
             came.on_time, came.late, came.missed, came.unread, came.withheld,
         ));
-        if let [Some(median), Some(most), Some(nearly_all), Some(longest)] =
-            [0.5, 0.99, 0.999, 1.0].map(|share| at(share).map(millis))
-        {
+        if delivered > 0 {
+            let [median, most, nearly_all, longest] =
+                [0.5, 0.99, 0.999, 1.0].map(|share| millis(came.delay(share)));
             self.notes.note(format_args!(
                 "  delay    {median} median, {most} 99 %, {nearly_all} 99.9 %, {longest} longest; \
                  jitter {}\n  lost     {} datagrams were restored",

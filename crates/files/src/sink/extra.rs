@@ -164,12 +164,12 @@ impl Sink {
     /// copy then removes nothing. If it created its destination folder, the folder keeps the mark
     /// of an unfinished copy, so a repeated copy writes into the same folder.
     pub fn source_is_incomplete(&mut self) {
-        self.is_incomplete = true;
+        self.is_source_incomplete = true;
     }
 
     /// Whether an entry failed or the source's list is incomplete.
     pub(super) fn lacks_entries(&self) -> bool {
-        self.is_incomplete || !self.failures.is_empty()
+        self.is_source_incomplete || !self.failures.is_empty()
     }
 
     /// Returns whether a requested removal is not allowed because an entry failed or the source's

@@ -194,7 +194,7 @@ pub struct Sink {
     has_synced_folders: bool,
     failures: Vec<Failure>,
     /// Whether the source failed to read something, so its list may lack existing names.
-    is_incomplete: bool,
+    is_source_incomplete: bool,
     /// Bytes of the reasons that the source gave for its failures.
     reason_bytes: usize,
     /// The hash over the BLAKE3 hashes of whole large files, in the manifest's order.
@@ -270,7 +270,7 @@ impl Sink {
             most_unsynced: MOST_UNSYNCED,
             has_synced_folders: false,
             failures: Vec::new(),
-            is_incomplete: false,
+            is_source_incomplete: false,
             reason_bytes: 0,
             roots: SequenceHasher::default(),
             packed: SequenceHasher::default(),

@@ -163,12 +163,17 @@ impl LinkSpec {
 
     /// The highest rate that the link ever has; `None` if it is ever unlimited.
     pub fn fastest(&self) -> Option<Rate> {
+        self.rates().reduce(|most, rate| Some(most?.max(rate?))).flatten()
+    }
+
+    /// The first rate and those of the schedule; `None` for an unlimited one.
+    fn rates(&self) -> impl Iterator<Item = Option<Rate>> {
         let later = self.schedule.iter().filter_map(|step| match step.change {
             Change::Rate(rate) => Some(rate),
             Change::RateRamp { to, .. } => Some(Some(to)),
             _ => None,
         });
-        later.fold(self.rate, |most, rate| Some(most?.max(rate?)))
+        std::iter::once(self.rate).chain(later)
     }
 
     /// The same link with `loss`.
@@ -194,13 +199,7 @@ impl LinkSpec {
             }
         }
         let frame = Bytes::new(u64::from(mtu) + u64::from(self.framing));
-        let rates = self.schedule.iter().filter_map(|step| match step.change {
-            Change::Rate(rate) => rate,
-            Change::RateRamp { to, .. } => Some(to),
-            _ => None,
-        });
-        let mut rates = self.rate.into_iter().chain(rates);
-        if rates.clone().next().is_some() && self.queue < frame {
+        if self.rates().any(|rate| rate.is_some()) && self.queue < frame {
             return error(format!("a queue of {} is smaller than a packet of {frame}", self.queue));
         }
         if self.policer.is_some_and(|policer| policer.rate == Rate::ZERO || policer.burst < frame) {
@@ -211,7 +210,7 @@ impl LinkSpec {
         if !self.schedule.is_sorted_by_key(|step| step.at) {
             return error("the schedule's times are not in order".into());
         }
-        if rates.any(|rate| rate == Rate::ZERO) {
+        if self.rates().any(|rate| rate == Some(Rate::ZERO)) {
             return error("a rate of zero moves nothing; an outage is `up = false`".into());
         }
         self.loss.validate()?;

@@ -92,7 +92,7 @@ impl Arrived {
     }
 }
 
-/// Also a chunk that nobody needs waits no longer.
+/// A dropped chunk no longer waits for the writer, whether it was written or not needed.
 impl Drop for Arrived {
     fn drop(&mut self) {
         self.drained.waiting.fetch_sub(self.len as u64, Ordering::Relaxed);
